@@ -1,0 +1,111 @@
+"""The errors that cross an activity's edge, sorted once.
+
+SurefootError
+├── Retryable: Temporal tries again, since nothing was billed and nothing was done
+│   ├── ModelRateLimited, ModelUnreachable
+│   └── WorkspaceUnavailable, LedgerUnavailable
+└── Final: trying again cannot help; an operator must act, or it is a bug
+    ├── ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
+    ├── PayloadTooLarge, ArtifactMissing, SecretUnresolved
+    └── Fenced, EffectMismatch, RequirementAlreadyMet
+
+What a model or a tool can get wrong (an invalid reply, invalid arguments, a failed command, an ambiguous call, an
+unknown effect) is data in a reply, never an error.
+"""
+
+
+class SurefootError(Exception):
+    """The base of all; its class name is the error type that Temporal and the outcome show."""
+
+    retryable = False
+
+
+class Retryable(SurefootError):
+    """Provably without effect: Temporal tries again within the activity's attempts."""
+
+    retryable = True
+
+
+class Final(SurefootError):
+    """Trying again cannot help."""
+
+
+class ModelRateLimited(Retryable):
+    """The provider refused for now; nothing was billed."""
+
+    def __init__(self, model: str, retry_after_seconds: float | None) -> None:
+        """Keep the provider's wish for the next attempt's delay."""
+        wait = f"; it asks to wait {retry_after_seconds:g} s" if retry_after_seconds is not None else ""
+        super().__init__(f"{model}: rate limited{wait}")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ModelUnreachable(Retryable):
+    """No connection to the provider could be opened; nothing was sent."""
+
+
+class WorkspaceUnavailable(Retryable):
+    """The workspace cannot be used at the moment."""
+
+
+class LedgerUnavailable(Retryable):
+    """The database does not answer."""
+
+
+class ModelAuth(Final):
+    """The provider refused the key."""
+
+
+class ModelQuota(Final):
+    """The account's quota is used up."""
+
+
+class ModelBadRequest(Final):
+    """The provider refused the request as malformed, or does not know the model."""
+
+
+class ContextExceeded(Final):
+    """The prompt is longer than the model's context."""
+
+
+class ContentRefused(Final):
+    """The provider's policy refused the content."""
+
+
+class PayloadTooLarge(Final):
+    """A value is larger than any store of ours may take."""
+
+
+class ArtifactMissing(Final):
+    """A referenced text or blob is not in the artifact store."""
+
+
+class SecretUnresolved(Final):
+    """A named secret has no value in this worker's environment."""
+
+
+class Fenced(Final):
+    """A later attempt owns the effect; this one must not act."""
+
+
+class EffectMismatch(Final):
+    """The effect id is known with another request: the same id never stands for two requests."""
+
+    def __init__(self, effect_id: str, known_digest: str, digest: str) -> None:
+        """Name the effect and both digests."""
+        super().__init__(
+            f"effect {effect_id} was recorded with request {known_digest[:12]}, now asked with {digest[:12]}"
+        )
+
+
+class RequirementAlreadyMet(Final):
+    """A check declared ``before: must_fail`` passed before any work: it would prove nothing."""
+
+
+def _subclasses(root: type[SurefootError]) -> list[type[SurefootError]]:
+    return [found for child in root.__subclasses__() for found in (child, *_subclasses(child))]
+
+
+def error_types() -> dict[str, type[SurefootError]]:
+    """Return every concrete error by its name."""
+    return {error.__name__: error for error in _subclasses(SurefootError) if not error.__subclasses__()}

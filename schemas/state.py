@@ -1,0 +1,227 @@
+"""The state of a task: everything that is remembered, in one model."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from schemas.actions import Observation
+from schemas.base import Count, Frozen, Line
+from schemas.budget import Reservation, Spend
+from schemas.calls import PromptRef, Verdict
+from schemas.checks import CheckResult, RequirementState
+from schemas.frames import Frame
+from schemas.messages import MessageCounts, Received
+from schemas.outcome import Outcome, Status
+from schemas.plan import Cursor, PlanVersion
+from schemas.task import TaskSpec
+from schemas.texts import BlobRef, TextRef
+from schemas.workspace import Workspace
+
+
+class DecisionKind(StrEnum):
+    """What the controller can decide."""
+
+    FINISH = "FINISH"
+    CONTINUE = "CONTINUE"
+    NEXT_STEP = "NEXT_STEP"
+    REPLAN = "REPLAN"
+    STOP = "STOP"
+    CANCEL = "CANCEL"
+
+
+class Decision(Frozen):
+    """One decision of the controller, with its reason."""
+
+    kind: DecisionKind
+    """What."""
+    rule: str = Field(max_length=60)
+    """Rule that fired."""
+    sentence: Line
+    """Why, for a person."""
+    outcome: Outcome | None = None
+    """The run's end, where the kind is FINISH, STOP or CANCEL."""
+
+
+class EventKind(StrEnum):
+    """Kinds of records that a run keeps of itself."""
+
+    PLAN = "plan"
+    VERDICT = "verdict"
+    PROPOSAL = "proposal"
+    OBSERVATION = "observation"
+    CHECKS = "checks"
+    DECISION = "decision"
+    MESSAGE = "message"
+    CALL = "call"
+    NOTE = "note"
+
+
+class Event(Frozen):
+    """One record of the run; the newest are in the state, older ones in the archive's chunks."""
+
+    id: str
+    """As ``e19``."""
+    kind: EventKind
+    """Which kind."""
+    place: str = Field(max_length=60)
+    """Plan, step, iteration or action that it belongs to."""
+    at: str
+    """ISO 8601, UTC, workflow time."""
+    text: str = Field(max_length=1000)
+    """What happened, for a person."""
+    ok: bool | None = None
+    """Good or bad, where that can be said."""
+    refs: tuple[str, ...] = ()
+    """Ids and artifacts that it speaks of."""
+
+
+class Frames(Frozen):
+    """The two points in time of the current iteration."""
+
+    t1: Frame | None = None
+    """Before acting; the last frame taken, at an iteration's head."""
+    t2: Frame | None = None
+    """After acting."""
+    judged_not_done: str | None = None
+    """Step id and fingerprint that ``is_step_done`` last answered with no: asking again costs nothing."""
+    checked: str | None = None
+    """Fingerprint at which the requirement checks last ran."""
+
+
+class Counters(Frozen):
+    """One counter for each kind of id, over the whole chain."""
+
+    seq: Count = 0
+    """Effects, observations, frames, events: everything that is numbered in one row."""
+    chunks: Count = 0
+    """Archive chunks written."""
+    runs: Count = 1
+    """Runs of the chain."""
+    ambiguous_calls: Count = 0
+    """Model calls that ended ambiguous."""
+    unusable_replies: Count = 0
+    """Model replies that could not be used."""
+    unknown_effects: Count = 0
+    """Actions that ended unknown."""
+
+
+class AgentState(Frozen):
+    """Everything that a task remembers. A query returns it and continue-as-new carries it."""
+
+    status: Status = Status.PLANNING
+    """What the run is doing."""
+    started_at: str
+    """ISO 8601, UTC: start of the chain, workflow time."""
+    goal: TextRef | None = None
+    """The goal's text, once it is in the artifact store."""
+    instructions: TextRef | None = None
+    """The standing instructions, likewise."""
+    tool_guide: TextRef | None = None
+    """The tools' description for prompts, likewise."""
+    prompts: tuple[PromptRef, ...] = ()
+    """The prompt templates of this run with their versions."""
+    workspace: Workspace | None = None
+    """The open workspace."""
+    requirements: tuple[RequirementState, ...]
+    """Requirements with their latest evidence."""
+    plans: tuple[PlanVersion, ...] = ()
+    """All versions, oldest first."""
+    versions_used: Count = 0
+    """Plan versions asked for, those without a usable reply included: what the outermost bound counts."""
+    cursor: Cursor = Cursor()
+    """Where the run is in the last version."""
+    replan_because: Line | None = None
+    """Set while a new version is due: what could not be done."""
+    frames: Frames = Frames()
+    """The current frames."""
+    observations: tuple[Observation, ...] = ()
+    """Observations of the current step, newest last."""
+    action_summary: TextRef | None = None
+    """Summary of the last iteration's actions, for the executor and the planner; judges never see it."""
+    last_verdict: Verdict | None = None
+    """The last verdict on the current step."""
+    spend: Spend = Spend()
+    """What the chain has spent: the greater of own count and ledger."""
+    reserved: Reservation = Reservation()
+    """Reservations of the calls that are open now."""
+    counters: Counters = Counters()
+    """Counters."""
+    paused_by: Line | None = None
+    """Who paused and why, while paused."""
+    cancel: Received | None = None
+    """The accepted request to cancel."""
+    steering: tuple[Received, ...] = ()
+    """Messages that no prompt has carried yet."""
+    messages: MessageCounts = MessageCounts()
+    """How many messages came."""
+    seen_ids: tuple[str, ...] = ()
+    """Senders' ids of the latest messages, to receive each once."""
+    decisions: tuple[Decision, ...] = ()
+    """The latest decisions, newest last."""
+    events: tuple[Event, ...] = ()
+    """The latest records, newest last; older ones are in ``archive``."""
+    archive: tuple[BlobRef, ...] = ()
+    """Chunks of older records, in order."""
+    outcome: Outcome | None = None
+    """The end, once decided."""
+
+
+class TaskInput(Frozen):
+    """Input of the AgentTask workflow."""
+
+    spec: TaskSpec
+    """What to do."""
+    state: AgentState | None = None
+    """Carried from the run before; None at the start of a chain."""
+
+
+class Summary(Frozen):
+    """The state in a few lines, for queries and consoles."""
+
+    name: str
+    """The task's name."""
+    status: str
+    """Status, or the outcome's label once it has ended."""
+    goal: str
+    """The goal's beginning."""
+    place: str
+    """Step or iteration."""
+    step_title: str
+    """What the current step is."""
+    plan_version: Count
+    """Version in use."""
+    steps_done: Count
+    """Steps of it that are done."""
+    steps_total: Count
+    """Steps of it."""
+    requirements_met: Count
+    """Requirements that hold."""
+    requirements_total: Count
+    """All requirements."""
+    spend: Spend
+    """What the chain has spent."""
+    messages: MessageCounts
+    """How many messages came."""
+    rehearsed: bool
+    """Whether any tier is answered by a script instead of a model."""
+    now: str
+    """What happens at the moment, in a sentence."""
+
+
+class TaskResult(Frozen):
+    """Result of the AgentTask workflow."""
+
+    outcome: Outcome
+    """How it ended."""
+    summary: Summary
+    """The end in a few lines."""
+    requirements: tuple[RequirementState, ...]
+    """Requirements with their last evidence."""
+    evaluator: tuple[CheckResult, ...] = ()
+    """What the hidden evaluator found."""
+    state: BlobRef | None = None
+    """The final state in the artifact store."""
+    difference: TextRef | None = None
+    """What changed in the workspace, as a unified difference."""
+    workspace_root: str = ""
+    """Where the files are."""
