@@ -12,7 +12,7 @@ class Frame(Frozen):
     id: str = Field(max_length=20)
     """As ``f18``."""
     fingerprint: Sha256
-    """Digest of paths, modes and contents: equal fingerprints are a hint that nothing happened, never that a step is done."""
+    """Digest of paths, modes and contents: equal ones hint that nothing happened, never that a step is done."""
     text: TextRef
     """List of files with excerpts of the ones changed last, bounded: what a judge reads."""
     difference: TextRef | None = None

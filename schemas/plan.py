@@ -66,7 +66,7 @@ class PlanVersion(Frozen):
     why: Line
     """Why it was written."""
     after_step: str | None = None
-    """Step of the version before that could not be done, or None where all steps were done and a requirement was unmet."""
+    """Step of the version before that could not be done; None where all were done and a requirement was unmet."""
     learned: Line = ""
     """What was learned from the version before."""
     steps: tuple[Step, ...]
