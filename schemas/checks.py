@@ -125,6 +125,8 @@ class RequirementState(Frozen):
     """Id of the requirement."""
     mandatory: bool
     """Whether FINISHED depends on it."""
+    met_before: bool | None = None
+    """The result before any work; None until then."""
     met: bool | None = None
     """The latest result; None before the first check. It can become unmet again."""
     detail: Line = ""

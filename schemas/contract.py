@@ -16,9 +16,24 @@ Request = TypeVar("Request", bound=BaseModel)
 Reply = TypeVar("Reply", bound=BaseModel)
 
 TASK_WORKFLOW = "AgentTask"
-TASK_QUEUE = "surefoot"
 STATE_QUERY = "state"
 SUMMARY_QUERY = "summary"
+WORKFLOW_TASK_TIMEOUT_SECONDS = 2  # Temporal's default of 10 s is what a worker killed between activities would cost
+
+
+class SearchAttribute(StrEnum):
+    """Search attributes that a run publishes; Keyword unless said otherwise."""
+
+    STATUS = "SurefootStatus"
+    OUTCOME = "SurefootOutcome"
+    REASON = "SurefootReason"
+    TASK_TYPE = "SurefootTaskType"
+    SITE = "SurefootSite"
+    POLICY = "SurefootPolicy"
+    WAITING = "SurefootWaiting"
+    """Bool."""
+    SPEND_USD = "SurefootSpendUsd"
+    """Double."""
 
 
 class Role(StrEnum):
@@ -35,7 +50,7 @@ class ActivityClass:
     """Time-outs and attempts that all activities of a class share."""
 
     start_to_close_seconds: int
-    """Longest single attempt. Requests that name their own longer time get it on top."""
+    """Longest single attempt; a request that names its own time-out gets that on top."""
     heartbeat_seconds: int | None
     """After this silence the attempt counts as dead."""
     attempts: int
@@ -44,9 +59,9 @@ class ActivityClass:
     """Who serves it."""
 
 
-MODEL = ActivityClass(start_to_close_seconds=660, heartbeat_seconds=5, attempts=6, role=Role.HOME)
+MODEL = ActivityClass(start_to_close_seconds=60, heartbeat_seconds=5, attempts=6, role=Role.HOME)
 LEDGER = ActivityClass(start_to_close_seconds=30, heartbeat_seconds=None, attempts=10, role=Role.HOME)
-ACT = ActivityClass(start_to_close_seconds=7260, heartbeat_seconds=5, attempts=1, role=Role.WORKSPACE)
+ACT = ActivityClass(start_to_close_seconds=120, heartbeat_seconds=5, attempts=1, role=Role.WORKSPACE)
 OBSERVE = ActivityClass(start_to_close_seconds=660, heartbeat_seconds=5, attempts=6, role=Role.WORKSPACE)
 
 

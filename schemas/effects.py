@@ -156,7 +156,7 @@ class CallReceipt(Frozen):
     charged: Spend = Spend()
     """What the call added to the chain's spend."""
     chain: Spend = Spend()
-    """The chain's spend in the ledger after this call: after a reset it is greater than what the state remembers."""
+    """The chain's settled spend in the ledger after this call: after a reset it exceeds what the state remembers."""
     needed_input_tokens: Count = 0
     """Input tokens that the prompt needs, where NEEDS_MORE."""
     finish_reason: str = ""
@@ -171,7 +171,9 @@ class LedgerTotals(Frozen):
     """A chain's figures from the ledger."""
 
     spend: Spend
-    """What counts against the limits."""
+    """Charges of all settled effects."""
+    open: Spend = Spend()
+    """Reservations of intents without a result; they count against the limits as well."""
     reserved_ambiguous_microusd: MicroUsd = 0
     """Part of the spend that ambiguous calls reserved, whatever was billed for them."""
     open_effects: Count = 0

@@ -5,8 +5,8 @@ SurefootError
 │   ├── ModelRateLimited, ModelUnreachable
 │   └── WorkspaceUnavailable, LedgerUnavailable
 └── Final: trying again cannot help; an operator must act, or it is a bug
-    ├── ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
-    ├── PayloadTooLarge, ArtifactMissing, SecretUnresolved
+    ├── ModelUnanswered, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
+    ├── PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid
     └── Fenced, EffectMismatch, RequirementAlreadyMet
 
 What a model or a tool can get wrong (an invalid reply, invalid arguments, a failed command, an ambiguous call, an
@@ -52,6 +52,10 @@ class LedgerUnavailable(Retryable):
     """The database does not answer."""
 
 
+class ModelUnanswered(Final):
+    """Several requests in a row may have been billed, and none brought an answer."""
+
+
 class ModelAuth(Final):
     """The provider refused the key."""
 
@@ -82,6 +86,21 @@ class ArtifactMissing(Final):
 
 class SecretUnresolved(Final):
     """A named secret has no value in this worker's environment."""
+
+
+class SandboxUnavailable(Final):
+    """The task asks for a sandbox, and none can be made on this worker's machine."""
+
+    def __init__(self, reason: str) -> None:
+        """Say why, and what to do about it."""
+        super().__init__(
+            f"no sandbox here: {reason}. Install bubblewrap and allow user namespaces (Debian and Ubuntu: "
+            "apt-get install bubblewrap), or write `kind: local` under `workspace:` to run commands without isolation"
+        )
+
+
+class SeedInvalid(Final):
+    """The files that a workspace should start with cannot be unpacked safely."""
 
 
 class Fenced(Final):

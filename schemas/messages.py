@@ -19,7 +19,7 @@ class SignalName(StrEnum):
 class Note(Frozen):
     """The one argument of every signal."""
 
-    text: str = Field(default="", max_length=4000)
+    text: str = Field(default="", max_length=2000)
     """Reason; for ``steer`` the message that the next decision sees."""
     by: str = Field(default="", max_length=200)
     """Who sends it."""
@@ -36,7 +36,7 @@ class Received(Frozen):
     """Signal name as it came."""
     by: str = ""
     """Who sent it."""
-    text: str = Field(default="", max_length=4000)
+    text: str = Field(default="", max_length=2000)
     """Reason or message."""
     at: str
     """ISO 8601, UTC, workflow time."""

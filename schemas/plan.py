@@ -35,7 +35,7 @@ class PlanDraft(Frozen):
 
     why: Line
     """Why the plan is as it is."""
-    steps: tuple[StepDraft, ...] = Field(min_length=1, max_length=20)
+    steps: tuple[StepDraft, ...] = Field(min_length=1, max_length=12)
     """Ordered steps."""
 
 
@@ -46,8 +46,8 @@ class Step(Frozen):
     """As ``v2.s3``."""
     title: Title
     """What the step is, in a line."""
-    instruction: TextRef
-    """What to do and what will be visible when it is done."""
+    instruction: TextRef | None
+    """What to do and what will be visible when it is done; None for a step that code added for its requirements."""
     requirements: tuple[str, ...] = ()
     """Ids of the requirements that the step works towards."""
     status: StepStatus = StepStatus.TODO
@@ -79,4 +79,6 @@ class Cursor(Frozen):
     step: Count = 0
     """Index of the current step, from 0; equal to the number of steps when all are done."""
     iteration: Count = 0
-    """Iterations of the step that have been begun."""
+    """Iterations of the step that have ended."""
+    actions: Count = 0
+    """Actions of the current iteration that have been decided."""

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from schemas.actions import Observation
 from schemas.base import Count, Frozen, Line
-from schemas.budget import Reservation, Spend
+from schemas.budget import Spend
 from schemas.calls import PromptRef, Verdict
 from schemas.checks import CheckResult, RequirementState
 from schemas.frames import Frame
@@ -23,7 +23,6 @@ class DecisionKind(StrEnum):
 
     FINISH = "FINISH"
     CONTINUE = "CONTINUE"
-    NEXT_STEP = "NEXT_STEP"
     REPLAN = "REPLAN"
     STOP = "STOP"
     CANCEL = "CANCEL"
@@ -67,7 +66,7 @@ class Event(Frozen):
     """Plan, step, iteration or action that it belongs to."""
     at: str
     """ISO 8601, UTC, workflow time."""
-    text: str = Field(max_length=1000)
+    text: str = Field(max_length=2500)
     """What happened, for a person."""
     ok: bool | None = None
     """Good or bad, where that can be said."""
@@ -130,8 +129,6 @@ class AgentState(Frozen):
     """Plan versions asked for, those without a usable reply included: what the outermost bound counts."""
     cursor: Cursor = Cursor()
     """Where the run is in the last version."""
-    replan_because: Line | None = None
-    """Set while a new version is due: what could not be done."""
     frames: Frames = Frames()
     """The current frames."""
     observations: tuple[Observation, ...] = ()
@@ -142,7 +139,7 @@ class AgentState(Frozen):
     """The last verdict on the current step."""
     spend: Spend = Spend()
     """What the chain has spent: the greater of own count and ledger."""
-    reserved: Reservation = Reservation()
+    reserved: Spend = Spend()
     """Reservations of the calls that are open now."""
     counters: Counters = Counters()
     """Counters."""
@@ -151,7 +148,7 @@ class AgentState(Frozen):
     cancel: Received | None = None
     """The accepted request to cancel."""
     steering: tuple[Received, ...] = ()
-    """Messages that no prompt has carried yet."""
+    """The latest steering messages, which planner and executor see; all are among the events."""
     messages: MessageCounts = MessageCounts()
     """How many messages came."""
     seen_ids: tuple[str, ...] = ()

@@ -155,7 +155,7 @@ class ActionReply(Frozen):
     charged: Spend
     """What it added to the chain's spend."""
     chain: Spend
-    """The chain's spend in the ledger after it."""
+    """The chain's settled spend in the ledger after it."""
     over: str | None = None
     """Name of the limit that kept it from being performed, or None."""
 

@@ -1,0 +1,14 @@
+"""Shared by all tests: one real Temporal server for the session, killed at its end."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.server import DevServer, running_server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """A dev server on a file of its own."""
+    with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running

@@ -1,0 +1,199 @@
+"""Messages to a running task, on a real server with scripted activities."""
+
+import asyncio
+import json
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import CancelledError
+
+from schemas.outcome import OutcomeKind, Status
+from schemas.state import AgentState, EventKind
+from schemas.task import Bounds, Caps
+from tests.support.running import Handle, Running, on_server, signal, until
+from tests.support.scripted import World, spec
+from tests.support.server import DevServer
+
+
+def long_command() -> World:
+    """Return a world whose commands take a minute, and never meet the requirement."""
+    return World(seconds=60, met=lambda world: False)
+
+
+def numbers(state: AgentState, world: World) -> list[int]:
+    """Return the numbers of all numbered messages in the order of the record, archived ones first."""
+    archived = [item for chunk in world.chunks for item in json.loads(chunk.records_json)]
+    texts = [item["text"] for item in archived if item["kind"] == EventKind.MESSAGE]
+    texts += [event.text for event in state.events if event.kind is EventKind.MESSAGE]
+    return [int(text.split(": n")[1].split(" ")[0]) for text in texts if ": n" in text]
+
+
+def test_cancel_stops_a_long_command_and_returns_the_typed_outcome(server: DevServer) -> None:
+    world = long_command()
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await until(handle, lambda state: len(world.performed) == 1)
+        await signal(handle, "cancel", by="ann", text="enough")
+        result = await handle.result()
+        assert result.outcome.kind is OutcomeKind.CANCELLED
+        assert result.outcome.detail == "Cancelled by ann: enough"
+        assert world.interrupted == 1
+        assert world.closed == 1
+
+    on_server(server.settings, world, test)
+
+
+def test_pause_stops_a_long_command_and_resume_carries_on(server: DevServer) -> None:
+    world = long_command()
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await until(handle, lambda state: len(world.performed) == 1)
+        await signal(handle, "pause", by="ann", text="lunch")
+        paused = await until(handle, lambda state: state.status is Status.PAUSED)
+        assert paused.paused_by == "ann: lunch"
+        assert world.interrupted == 1
+        asked = len(world.asked)
+        await asyncio.sleep(0.5)
+        assert len(world.asked) == asked  # nothing is asked while paused
+        world.seconds, world.met = 0, lambda world: True
+        await signal(handle, "resume")
+        assert (await handle.result()).outcome.kind is OutcomeKind.FINISHED
+
+    on_server(server.settings, world, test)
+
+
+def test_cancel_while_paused_ends_the_run(server: DevServer) -> None:
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await signal(handle, "pause")
+        await until(handle, lambda state: state.status is Status.PAUSED)
+        await signal(handle, "cancel")
+        assert (await handle.result()).outcome.kind is OutcomeKind.CANCELLED
+
+    on_server(server.settings, long_command(), test)
+
+
+def test_temporals_own_cancel_cleans_up_publishes_the_outcome_and_ends_cancelled(server: DevServer) -> None:
+    world = long_command()
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await until(handle, lambda state: len(world.performed) == 1)
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError) as failure:
+            await handle.result()
+        assert isinstance(failure.value.cause, CancelledError)
+        assert world.interrupted == 1
+        assert world.closed == 1
+        assert world.recorded[0].outcome.kind is OutcomeKind.CANCELLED
+        description = await handle.describe()
+        assert description.typed_search_attributes.search_attributes
+        status = {item.key.name: item.value for item in description.typed_search_attributes}
+        assert status["SurefootStatus"] == "CANCELLED"
+
+    on_server(server.settings, world, test)
+
+
+def test_steering_reaches_the_next_proposal(server: DevServer) -> None:
+    world = long_command()
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await until(handle, lambda state: len(world.performed) == 1)
+        await signal(handle, "pause")
+        await until(handle, lambda state: state.status is Status.PAUSED)
+        await signal(handle, "steer", by="ann", text="use the blue one")
+        await signal(handle, "resume")
+        await until(handle, lambda state: len(world.performed) == 2)
+        steering = [text.inline for text in world.asked[-1].context if text.slot == "steering"]
+        assert steering == ["- ann: use the blue one"]
+        await signal(handle, "cancel")
+        await handle.result()
+
+    on_server(server.settings, world, test)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("pause", [{"text": 5}], "refused: text: Input should be a valid string"),
+        ("pause", [{"colour": "blue"}], "refused: colour: Extra inputs are not permitted"),
+        ("cancel", ["just", "words"], "refused: one argument expected, got 2"),
+        ("cancel", ["words"], "refused: value: "),
+        ("cancel", [b"\xff\x00"], "refused: one JSON object expected"),
+        ("cancel", [None], "refused: one JSON object expected"),
+        ("explode", [], "refused: unknown signal"),
+        ("resume", [], "refused: not paused"),
+        ("steer", [{"text": " "}], "refused: the message is empty"),
+    ],
+)
+def test_a_malformed_signal_is_a_recorded_refusal_and_wedges_nothing(
+    server: DevServer, name: str, args: list[object], expected: str
+) -> None:
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await handle.signal(name, args=args)
+        state = await until(handle, lambda state: state.messages.received == 1)
+        assert state.messages.refused == 1
+        assert expected in next(event.text for event in state.events if event.kind is EventKind.MESSAGE)
+        await signal(handle, "cancel")  # still gets through
+        assert (await handle.result()).outcome.kind is OutcomeKind.CANCELLED
+
+    on_server(server.settings, long_command(), test)
+
+
+def test_the_same_message_twice_is_received_once(server: DevServer) -> None:
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await signal(handle, "pause", id="x")
+        await signal(handle, "resume")
+        await signal(handle, "pause", id="x")
+        state = await until(handle, lambda state: state.messages.received == 3)
+        assert state.paused_by is None
+        await signal(handle, "cancel")
+        await handle.result()
+
+    on_server(server.settings, long_command(), test)
+
+
+def test_hundreds_of_signals_through_forced_continue_as_new_are_all_seen_once(server: DevServer) -> None:
+    world = World(met=lambda world: False, seconds=0.05)
+
+    async def test(running: Running) -> None:
+        bounds = Bounds(max_plan_versions=100, max_plan_step_iterations=20)
+        handle = await running.start(spec(running.queue, caps=Caps(events=100), bounds=bounds))
+        for start in range(0, 600, 50):  # waves, so that every handover meets signals on their way
+            await asyncio.gather(*[signal(handle, "steer", text=f"n{n}") for n in range(start, start + 50)])
+            await asyncio.sleep(0.2)
+        state = await until(handle, lambda state: state.messages.received >= 600)
+        assert state.counters.runs > 5
+        await signal(handle, "cancel")
+        await handle.result()
+        final = AgentState.model_validate_json(world.recorded[0].state_json)
+        assert sorted(numbers(final, world)) == list(range(600))
+        assert len(final.model_dump_json()) < 256_000
+
+    on_server(server.settings, world, test)
+
+
+@pytest.mark.slow
+def test_thousands_of_messages_during_one_wait_are_all_seen_once_in_order(server: DevServer) -> None:
+    world = long_command()
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await signal(handle, "pause")
+        await until(handle, lambda state: state.status is Status.PAUSED)
+        for n in range(2500):  # one after the other: their order is known
+            await signal(handle, "steer", text=f"n{n}")
+        state = await until(handle, lambda state: state.messages.received == 2501)
+        assert state.status is Status.PAUSED
+        await signal(handle, "cancel")
+        await handle.result()
+        final = AgentState.model_validate_json(world.recorded[0].state_json)
+        assert numbers(final, world) == list(range(2500))
+        assert len(final.model_dump_json()) < 256_000
+
+    on_server(server.settings, world, test)

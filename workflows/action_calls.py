@@ -1,0 +1,82 @@
+"""Actions: one attempt each, reconciled where it died half-way, never repeated blindly."""
+
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from schemas import contract
+from schemas.actions import Observation, ObservationStatus, ProposedAction
+from schemas.base import clip
+from schemas.budget import Spend
+from schemas.state import EventKind
+from schemas.workspace import ActionReply, ActionRequest, Workspace
+from workflows.calls import Calls, failed
+from workflows.control import budget
+
+MAX_VOID_IN_A_ROW = 3
+
+
+class ActionCalls:
+    """Performs actions for one run."""
+
+    def __init__(self, calls: Calls) -> None:
+        """Perform through the run's calls."""
+        self.calls = calls
+        self.journal = calls.journal
+
+    async def perform(self, workspace: Workspace, action: ProposedAction, action_id: str) -> Observation:
+        """Perform one gated action once. Pause and cancel stop it, and its processes are then gone.
+
+        Raises: Ended where the budget does not allow it, HandOver.
+        """
+        for _ in range(MAX_VOID_IN_A_ROW):
+            await self.calls.ready()
+            cost = Spend(tool_calls=1)
+            self.calls.refuse_over(cost)
+            request = ActionRequest(
+                key=self.journal.next_key(),
+                workspace=workspace,
+                action=action,
+                action_id=action_id,
+                observation_id=self.journal.next_id("o"),
+                timeout_seconds=self.journal.spec.bounds.action_timeout_seconds,
+                limits=self.journal.spec.limits,
+            )
+            reply = await self._perform_once(request, cost)
+            if reply.observation.status is not ObservationStatus.VOID:
+                return reply.observation
+            self.journal.note(EventKind.NOTE, f"{action.tool} did not happen ({reply.observation.summary}); again")
+        raise failed("WorkspaceUnavailable", f"{action_id} could not be performed {MAX_VOID_IN_A_ROW} times in a row")
+
+    async def _perform_once(self, request: ActionRequest, cost: Spend) -> ActionReply:
+        self.journal.state = budget.open_call(self.journal.state, cost)
+        charged, chain = cost, Spend()
+        try:
+            reply = await self._perform_or_reconcile(request)
+            charged, chain = reply.charged, reply.chain
+        finally:
+            self.journal.state = budget.settle(self.journal.state, cost, charged, chain)
+        if reply.over:
+            raise self.calls.over(reply.over)
+        if reply.observation.status is ObservationStatus.UNKNOWN:
+            self.journal.count(unknown_effects=1)
+        return reply
+
+    async def _perform_or_reconcile(self, request: ActionRequest) -> ActionReply:
+        """One attempt only: what died half-way is reconciled, never repeated blindly."""
+        try:
+            return await self.calls.execute(
+                contract.PERFORM_ACTION,
+                request,
+                extra_seconds=request.timeout_seconds,
+                until=lambda: self.journal.state.cancel is not None or self.journal.state.paused_by is not None,
+                summary=f"{request.action.tool} {clip(request.action.preview, 80)}",
+            )
+        except ActivityError as error:
+            if _is_final(error):
+                raise self.calls.ended_by(error, contract.PERFORM_ACTION.name) from error
+            self.journal.note(EventKind.CALL, f"{request.action.tool}: the attempt was lost; reconciling", ok=False)
+        return await self.calls.run(contract.RECONCILE_ACTION, request)
+
+
+def _is_final(error: ActivityError) -> bool:
+    cause = error.cause
+    return isinstance(cause, ApplicationError) and cause.non_retryable

@@ -1,0 +1,117 @@
+"""AgentTask: one agent task, from plan to verified result, as one durable workflow."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NoReturn
+
+from pydantic import ValidationError
+from temporalio import workflow
+from temporalio.common import RawValue
+
+from schemas.base import clip
+from schemas.checks import RequirementState
+from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
+from schemas.messages import Note
+from schemas.outcome import Outcome, OutcomeKind
+from schemas.state import AgentState, DecisionKind, Summary, TaskInput, TaskResult
+from schemas.task import TaskSpec
+from workflows.calls import Calls, Ended, HandOver
+from workflows.closing import Closing
+from workflows.control.decision import decide
+from workflows.control.receive import explain, receive
+from workflows.control.records import KEPT_EVENTS
+from workflows.journal import Journal, now
+from workflows.steps import Steps
+
+CANCELLED_BY_TEMPORAL = Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
+
+
+@workflow.defn(name=TASK_WORKFLOW)
+class AgentTask:
+    """Plan, act, validate and replan until the requirements hold or a bound is reached."""
+
+    @workflow.init
+    def __init__(self, task: TaskInput) -> None:
+        """Take the spec, and the state that the run before left, if there is one."""
+        self.journal = Journal(task.spec, task.state or initial_state(task.spec))
+        self.calls = Calls(self.journal)
+        self.steps = Steps(self.calls)
+        self.closing = Closing(self.calls)
+
+    @workflow.run
+    async def run(self, task: TaskInput) -> TaskResult:
+        """Run the task to its typed outcome."""
+        try:
+            return await self.closing.close(await self.pursue())
+        except asyncio.CancelledError:
+            await asyncio.shield(self.closing.close(CANCELLED_BY_TEMPORAL))
+            raise
+
+    async def pursue(self) -> Outcome:
+        """Go round the loop until it ends, or hand over to the next run of the chain."""
+        try:
+            try:
+                await self.loop()
+            except HandOver:
+                await self.hand_over()
+        except Ended as end:
+            return await self.closing.last_look(end.decision)
+
+    async def loop(self) -> NoReturn:
+        """Decide and do, until a decision ends the run. Raises: Ended, HandOver."""
+        await self.steps.begin()
+        while True:
+            await self.calls.ready()
+            decision = decide(self.journal.spec, self.journal.state)
+            match decision.kind:
+                case DecisionKind.CONTINUE:
+                    await self.steps.attempt()
+                case DecisionKind.REPLAN:
+                    await self.steps.write_plan(decision)
+                case _:
+                    raise Ended(decision)
+
+    async def hand_over(self) -> NoReturn:
+        """Continue as new with the whole state, and with every message that has arrived."""
+        await self.calls.archive(KEPT_EVENTS)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        self.journal.count(runs=1)
+        workflow.continue_as_new(TaskInput(spec=self.journal.spec, state=self.journal.state))
+
+    @workflow.signal(dynamic=True)
+    def receive(self, name: str, args: Sequence[RawValue]) -> None:
+        """Receive any signal. What cannot be decoded is a recorded refusal: it must never wedge the run."""
+        note, problem = decode_note(args)
+        self.journal.state = receive(self.journal.state, name, note, problem, now())
+
+    @workflow.query(name=STATE_QUERY)
+    def state(self) -> AgentState:
+        """Return everything that the run remembers."""
+        return self.journal.state
+
+    @workflow.query(name=SUMMARY_QUERY)
+    def summary(self) -> Summary:
+        """Return the state in a few lines."""
+        return self.journal.summary()
+
+
+def initial_state(spec: TaskSpec) -> AgentState:
+    """Return the state of a task that has done nothing yet."""
+    requirements = tuple(RequirementState(id=item.id, mandatory=item.mandatory) for item in spec.requirements)
+    return AgentState(started_at=now(), requirements=requirements)
+
+
+def decode_note(args: Sequence[RawValue]) -> tuple[Note | None, str]:
+    """Return the signal's one argument, or None and what is wrong with it."""
+    if len(args) > 1:
+        return None, f"one argument expected, got {len(args)}"
+    if not args:
+        return Note(), ""
+    try:
+        note = workflow.payload_converter().from_payload(args[0].payload, Note)
+    except ValidationError as error:
+        return None, explain(error)
+    except Exception as error:  # whatever a converter raises on foreign bytes: the message is refused, the run goes on
+        return None, clip(f"the argument cannot be decoded: {error}", 300)
+    # a payload of raw bytes, or of nothing, decodes to that whatever type was asked for
+    return (note, "") if isinstance(note, Note) else (None, "one JSON object expected, with text, by and id")

@@ -1,0 +1,184 @@
+"""Calls to the world: wait while paused, run, race against messages. The only place that schedules activities."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar, cast
+
+from pydantic import BaseModel
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+
+from schemas import contract
+from schemas.base import clip
+from schemas.budget import Spend
+from schemas.contract import ActivityRef, Role
+from schemas.outcome import Outcome, OutcomeKind, Status
+from schemas.state import AgentState, Decision, DecisionKind
+from workflows.control import budget, records
+from workflows.control.decision import decide, stop
+from workflows.journal import Journal
+
+Request = TypeVar("Request", bound=BaseModel)
+Reply = TypeVar("Reply", bound=BaseModel)
+
+FIRST_RETRY_SECONDS = 1
+LONGEST_RETRY_SECONDS = 30
+
+
+class Ended(Exception):
+    """The run ends with this decision."""
+
+    def __init__(self, decision: Decision) -> None:
+        """Carry the decision to the end of the run."""
+        super().__init__(decision.sentence)
+        self.decision = decision
+
+
+class HandOver(Exception):
+    """The run hands over to the next one of its chain."""
+
+
+def failed(error_type: str, detail: str) -> Ended:
+    """Return the end of a run that an error ends."""
+    detail = clip(detail)
+    outcome = Outcome(kind=OutcomeKind.FAILED, error_type=error_type, detail=detail)
+    return Ended(Decision(kind=DecisionKind.STOP, rule="error", sentence=detail, outcome=outcome))
+
+
+class Calls:
+    """Calls activities for one run."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Work on the run's journal."""
+        self.journal = journal
+
+    @property
+    def state(self) -> AgentState:
+        """The run's state."""
+        return self.journal.state
+
+    async def ready(self) -> None:
+        """Wait while paused; end where cancelled; hand over where the history has grown to its caps.
+
+        Called before every call and at the head of every iteration, so no loss is possible: what an iteration
+        has done is in the state, and the next run begins it anew from there.
+        """
+        while True:
+            await self._archive_if_due()
+            if self.state.cancel is not None:
+                raise Ended(decide(self.journal.spec, self.state))
+            if self._history_is_full():
+                raise HandOver
+            if self.state.paused_by is None:
+                if self.state.status is Status.PAUSED:
+                    self.journal.enter(Status.RUNNING)
+                return
+            self.journal.enter(Status.PAUSED)
+            self.journal.say(f"paused by {self.state.paused_by}")
+            await workflow.wait_condition(
+                lambda: (
+                    self.state.paused_by is None
+                    or self.state.cancel is not None
+                    or records.archive_due(self.state)
+                    or self._history_is_full()
+                )
+            )
+
+    async def execute(
+        self,
+        ref: ActivityRef[Request, Reply],
+        request: Request,
+        *,
+        extra_seconds: int = 0,
+        until: Callable[[], bool] = lambda: False,
+        summary: str = "",
+    ) -> Reply:
+        """Run one activity; where ``until`` becomes true first, cancel it and wait until it has cleaned up.
+
+        Raises: temporalio.exceptions.ActivityError.
+        """
+        cls = ref.cls
+        queue = None if cls.role is Role.HOME else self.journal.spec.workspace.queue
+        handle = workflow.start_activity(
+            ref.name,
+            request,
+            result_type=ref.reply,
+            task_queue=queue,
+            start_to_close_timeout=timedelta(seconds=cls.start_to_close_seconds + extra_seconds),
+            heartbeat_timeout=timedelta(seconds=cls.heartbeat_seconds) if cls.heartbeat_seconds else None,
+            retry_policy=RetryPolicy(
+                initial_interval=timedelta(seconds=FIRST_RETRY_SECONDS),
+                maximum_interval=timedelta(seconds=LONGEST_RETRY_SECONDS),
+                maximum_attempts=cls.attempts,
+            ),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=summary or None,
+        )
+        try:
+            await workflow.wait_condition(lambda: handle.done() or until())
+        except asyncio.CancelledError:
+            handle.cancel()
+            await asyncio.gather(handle, return_exceptions=True)  # Temporal's own cancel waits for the clean-up too
+            raise
+        if not handle.done():
+            handle.cancel()
+        return cast(Reply, await handle)
+
+    async def run(self, ref: ActivityRef[Request, Reply], request: Request, *, extra_seconds: int = 0) -> Reply:
+        """Run one activity to its end; an error that outlasts its attempts ends the run as FAILED."""
+        try:
+            return await self.execute(ref, request, extra_seconds=extra_seconds)
+        except ActivityError as error:
+            raise self.ended_by(error, ref.name) from error
+
+    async def archive(self, keep: int) -> None:
+        """Move all but the ``keep`` newest events to the archive, chunk by chunk."""
+        while chunk := records.chunk_to_archive(self.state, keep):
+            info = workflow.info()
+            reply = await self.run(
+                contract.ARCHIVE_RUN,
+                contract.ARCHIVE_RUN.request(
+                    workflow_id=info.workflow_id,
+                    first_run_id=info.first_execution_run_id,
+                    chunk=self.state.counters.chunks + 1,
+                    records_json=records.chunk_json(chunk),
+                ),
+            )
+            self.journal.state = records.archived(self.state, len(chunk), reply.chunk)
+
+    async def _archive_if_due(self) -> None:
+        if records.archive_due(self.state):
+            await self.archive(records.KEPT_EVENTS)
+
+    def _history_is_full(self) -> bool:
+        info, caps = workflow.info(), self.journal.spec.caps
+        return (
+            info.get_current_history_length() >= caps.events
+            or info.get_current_history_size() >= caps.history_bytes
+            or info.is_continue_as_new_suggested()
+        )
+
+    def refuse_over(self, cost: Spend) -> None:
+        """End the run where ``cost`` on top of everything spent and open would pass a limit."""
+        name = budget.over_limit(self.state, self.journal.spec.limits, cost)
+        if name is not None:
+            raise self.over(name)
+
+    def over(self, name: str) -> Ended:
+        """Return the end of a run that a limit ends."""
+        limit = getattr(self.journal.spec.limits, name)
+        sentence = (
+            f"The next call could take {name} over its limit of {limit:,}; {getattr(self.state.spend, name):,} spent"
+        )
+        return Ended(stop(budget.REASON_OF_LIMIT[name], "hard_budget", sentence))
+
+    def ended_by(self, error: ActivityError, name: str) -> Ended:
+        """Return the end of a run that an activity\'s error ends."""
+        if isinstance(error.cause, CancelledError) and self.state.cancel is not None:
+            return Ended(decide(self.journal.spec, self.state))
+        cause = error.cause
+        if isinstance(cause, ApplicationError):
+            return failed(cause.type or "ActivityFailed", f"{name}: {cause.message}")
+        return failed("ActivityFailed", f"{name}: {cause or error}")

@@ -1,0 +1,90 @@
+"""Reserve before, settle after: what a call may cost, and whether the limits allow it."""
+
+from collections.abc import Iterable
+
+from schemas.base import rebuild
+from schemas.budget import Limits, Reservation, Spend, add, exceeded, greater
+from schemas.models import ModelChoice
+from schemas.outcome import StopReason
+from schemas.pricing import ceiling_microusd
+from schemas.state import AgentState
+from schemas.texts import ContextText, TextRef, estimate_tokens
+
+ENVELOPE_TOKENS = 40  # role markers, and the delimiters around one untrusted text
+
+REPAIR_TOKENS = 200  # the words around a quoted reply
+
+REASON_OF_LIMIT = {
+    "microusd": StopReason.BUDGET_USD,
+    "tokens": StopReason.BUDGET_TOKENS,
+    "model_calls": StopReason.BUDGET_MODEL_CALLS,
+    "tool_calls": StopReason.BUDGET_TOOL_CALLS,
+}
+
+
+def prompt_tokens(template: TextRef, context: Iterable[ContextText]) -> int:
+    """Return the tokens of a prompt, from the sizes of its template and of every text that fills it."""
+    filled = 0
+    for text in context:
+        own = text.ref.tokens if text.ref else estimate_tokens(text.inline)
+        filled += own + estimate_tokens(text.label) + ENVELOPE_TOKENS
+    return template.tokens + filled + ENVELOPE_TOKENS
+
+
+def repair_tokens(problem: str) -> int:
+    """Return the tokens that a repair request adds, besides the reply that it quotes."""
+    return estimate_tokens(problem) + REPAIR_TOKENS
+
+
+def reserve(choice: ModelChoice, input_tokens: int) -> Reservation:
+    """Return the most that a request of ``input_tokens`` to this model can cost, at its frozen price."""
+    money = ceiling_microusd(input_tokens, choice.max_output_tokens, choice.price) if choice.price else 0
+    return Reservation(microusd=money, input_tokens=input_tokens, output_tokens=choice.max_output_tokens)
+
+
+def model_call(reservation: Reservation) -> Spend:
+    """Return what one model request counts while it is open."""
+    return Spend(microusd=reservation.microusd, tokens=reservation.tokens, model_calls=1)
+
+
+def over_limit(state: AgentState, limits: Limits, cost: Spend) -> str | None:
+    """Return the name of the limit that ``cost`` on top of everything spent and open would pass, or None."""
+    return exceeded(add(add(state.spend, state.reserved), cost), limits)
+
+
+def exhausted(state: AgentState, limits: Limits) -> str | None:
+    """Return the name of a limit that is used up; reaching a limit exactly is using it up."""
+    for name in Spend.model_fields:
+        limit = getattr(limits, name)
+        if limit is not None and getattr(state.spend, name) >= limit:
+            return name
+    return None
+
+
+def open_call(state: AgentState, cost: Spend) -> AgentState:
+    """Count ``cost`` as reserved."""
+    return rebuild(state, reserved=add(state.reserved, cost))
+
+
+def settle(state: AgentState, cost: Spend, charged: Spend, chain: Spend) -> AgentState:
+    """Replace the reservation ``cost`` by what was ``charged``; the ledger's ``chain`` total wins where greater."""
+    reserved = Spend(**{name: getattr(state.reserved, name) - getattr(cost, name) for name in Spend.model_fields})
+    return rebuild(state, reserved=reserved, spend=greater(add(state.spend, charged), chain))
+
+
+def left(state: AgentState, limits: Limits) -> str:
+    """Return what is left of each limit, for prompts and people."""
+    parts = []
+    if limits.microusd is not None:
+        parts.append(f"{dollars(max(0, limits.microusd - state.spend.microusd))} of {dollars(limits.microusd)}")
+    for name, unit in (("tokens", "tokens"), ("model_calls", "model calls"), ("tool_calls", "tool calls")):
+        limit = getattr(limits, name)
+        if limit is not None:
+            parts.append(f"{max(0, limit - getattr(state.spend, name)):,} of {limit:,} {unit}")
+    return ", ".join(parts) or "no limits set"
+
+
+def dollars(microusd: int) -> str:
+    """Return micro-dollars as dollars, exactly."""
+    whole, rest = divmod(microusd, 1_000_000)
+    return f"${whole}.{rest:06d}".rstrip("0").rstrip(".") if rest else f"${whole}"

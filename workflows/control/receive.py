@@ -1,0 +1,85 @@
+"""Messages: a pure function from state and message to state. It never waits and never fails."""
+
+from pydantic import ValidationError
+
+from schemas.base import clip, rebuild
+from schemas.messages import MessageCounts, Note, Received, SignalName
+from schemas.state import AgentState, EventKind
+from workflows.control.records import note_event
+
+KEPT_STEERING = 20
+KEPT_SENDER_IDS = 500
+
+
+def receive(state: AgentState, name: str, note: Note | None, problem: str, now: str) -> AgentState:
+    """Return the state after message ``name``; a message that changes nothing is a recorded refusal.
+
+    ``note`` is None where the argument could not be understood; ``problem`` then says why. ``now`` is ISO 8601.
+    """
+    number = state.messages.received + 1
+    known = note or Note()
+    accepted, answer = _judge(state, name, note, problem)
+    received = Received(
+        id=f"m{number}",
+        name=clip(name, 100),
+        by=known.by,
+        text=known.text,
+        at=now,
+        accepted=accepted,
+        answer=clip(answer),
+        sender_id=known.id,
+    )
+    refused = state.messages.refused + (not accepted)
+    changed = rebuild(state, messages=MessageCounts(received=number, refused=refused))
+    if known.id:
+        changed = rebuild(changed, seen_ids=(*changed.seen_ids, known.id)[-KEPT_SENDER_IDS:])
+    if accepted:
+        changed = _apply(changed, SignalName(name), received)
+    said = f"{received.name} from {received.by or 'unknown'}: {received.text}".rstrip(": ")
+    text = f"{said} → {received.answer}"
+    return note_event(changed, EventKind.MESSAGE, received.id, text, now, ok=accepted)
+
+
+def explain(error: ValidationError) -> str:
+    """Return a validation error in one line."""
+    parts = [f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}" for item in error.errors()]
+    return clip("; ".join(parts), 300)
+
+
+def _judge(state: AgentState, name: str, note: Note | None, problem: str) -> tuple[bool, str]:
+    if name not in tuple(SignalName):
+        return False, f"refused: unknown signal; known are {', '.join(SignalName)}"
+    if note is None:
+        return False, f"refused: {problem}"
+    if note.id and note.id in state.seen_ids:
+        return False, "refused: this message was received before"
+    if state.outcome is not None:
+        return False, f"refused: the task has ended as {state.outcome.label}"
+    return _judge_known(state, SignalName(name), note)
+
+
+def _judge_known(state: AgentState, name: SignalName, note: Note) -> tuple[bool, str]:
+    match name:
+        case SignalName.PAUSE:
+            return (False, "refused: already paused") if state.paused_by else (True, "paused")
+        case SignalName.RESUME:
+            return (True, "resumed") if state.paused_by else (False, "refused: not paused")
+        case SignalName.CANCEL:
+            return (False, "refused: already being cancelled") if state.cancel else (True, "cancelling")
+        case SignalName.STEER:
+            return (
+                (True, "the next decision sees it") if note.text.strip() else (False, "refused: the message is empty")
+            )
+
+
+def _apply(state: AgentState, name: SignalName, received: Received) -> AgentState:
+    match name:
+        case SignalName.PAUSE:
+            who = received.by or "someone"
+            return rebuild(state, paused_by=clip(f"{who}: {received.text}" if received.text else who))
+        case SignalName.RESUME:
+            return rebuild(state, paused_by=None)
+        case SignalName.CANCEL:
+            return rebuild(state, cancel=received)
+        case SignalName.STEER:
+            return rebuild(state, steering=(*state.steering, received)[-KEPT_STEERING:])

@@ -1,0 +1,57 @@
+"""The run's own record: numbered events, the newest in the state, the rest in the archive's chunks."""
+
+import json
+
+from schemas.base import clip, rebuild
+from schemas.state import AgentState, Event, EventKind
+from schemas.texts import BlobRef
+
+KEPT_EVENTS = 40
+ARCHIVE_ABOVE_EVENTS = 120
+CHUNK_EVENTS = 400  # 400 events of at most 2,500 characters stay below the archive request's limit
+EVENT_TEXT = 2500
+
+
+def next_seq(state: AgentState) -> tuple[AgentState, int]:
+    """Return the state with its counter moved on, and the new number."""
+    number = state.counters.seq + 1
+    return rebuild(state, counters=rebuild(state.counters, seq=number)), number
+
+
+def note_event(
+    state: AgentState,
+    kind: EventKind,
+    place: str,
+    text: str,
+    now: str,
+    *,
+    ok: bool | None = None,
+    refs: tuple[str, ...] = (),
+) -> AgentState:
+    """Return the state with one more event."""
+    state, number = next_seq(state)
+    event = Event(
+        id=f"e{number}", kind=kind, place=clip(place, 60), at=now, text=clip(text, EVENT_TEXT), ok=ok, refs=refs
+    )
+    return rebuild(state, events=(*state.events, event))
+
+
+def archive_due(state: AgentState) -> bool:
+    """Return whether events should move to the archive."""
+    return len(state.events) > ARCHIVE_ABOVE_EVENTS
+
+
+def chunk_to_archive(state: AgentState, keep: int = KEPT_EVENTS) -> tuple[Event, ...]:
+    """Return the oldest events beyond the ``keep`` newest, at most one chunk's worth."""
+    return state.events[: max(0, len(state.events) - keep)][:CHUNK_EVENTS]
+
+
+def chunk_json(events: tuple[Event, ...]) -> str:
+    """Return events as a JSON array."""
+    return json.dumps([event.model_dump(mode="json") for event in events], ensure_ascii=False)
+
+
+def archived(state: AgentState, count: int, chunk: BlobRef) -> AgentState:
+    """Return the state without its ``count`` oldest events, which ``chunk`` holds now."""
+    counters = rebuild(state.counters, chunks=state.counters.chunks + 1)
+    return rebuild(state, events=state.events[count:], archive=(*state.archive, chunk), counters=counters)

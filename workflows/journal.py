@@ -1,0 +1,101 @@
+"""The journal: the one state of a run, how it changes, and how it is shown."""
+
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
+
+from schemas.base import rebuild
+from schemas.contract import SearchAttribute
+from schemas.ids import CallKey
+from schemas.outcome import Outcome, Status
+from schemas.state import AgentState, EventKind, Summary
+from schemas.task import TaskSpec
+from workflows.control import narrate, records
+
+STATUS = SearchAttributeKey.for_keyword(SearchAttribute.STATUS)
+OUTCOME = SearchAttributeKey.for_keyword(SearchAttribute.OUTCOME)
+REASON = SearchAttributeKey.for_keyword(SearchAttribute.REASON)
+TASK_TYPE = SearchAttributeKey.for_keyword(SearchAttribute.TASK_TYPE)
+WAITING = SearchAttributeKey.for_bool(SearchAttribute.WAITING)
+SPEND_USD = SearchAttributeKey.for_float(SearchAttribute.SPEND_USD)
+
+
+def now() -> str:
+    """Return workflow time as ISO 8601, UTC."""
+    return workflow.now().isoformat(timespec="milliseconds")
+
+
+class Journal:
+    """Holds the spec and the state. State changes only by ``change`` and by pure functions given to ``apply``."""
+
+    def __init__(self, spec: TaskSpec, state: AgentState) -> None:
+        """Start from ``state``, which the run before may have left."""
+        self.spec = spec
+        self.state = state
+        self.doing = "starting"
+        self._published: Status | None = None
+
+    def change(self, **changes: Any) -> None:
+        """Replace fields of the state, validated."""
+        self.state = rebuild(self.state, **changes)
+
+    def count(self, **more: int) -> None:
+        """Add to counters."""
+        counters = self.state.counters
+        self.change(counters=rebuild(counters, **{name: getattr(counters, name) + by for name, by in more.items()}))
+
+    def next_id(self, letter: str) -> str:
+        """Return the next id of a kind, as ``o17``."""
+        self.state, number = records.next_seq(self.state)
+        return f"{letter}{number}"
+
+    def next_key(self) -> CallKey:
+        """Return the key of a new effect."""
+        self.state, number = records.next_seq(self.state)
+        info = workflow.info()
+        return CallKey(
+            workflow_id=info.workflow_id, run_id=info.run_id, first_run_id=info.first_execution_run_id, seq=number
+        )
+
+    def note(
+        self, kind: EventKind, text: str, *, place: str = "", ok: bool | None = None, refs: tuple[str, ...] = ()
+    ) -> None:
+        """Record an event at the current place."""
+        place = place or narrate.place_of(self.state)
+        self.state = records.note_event(self.state, kind, place, text, now(), ok=ok, refs=refs)
+
+    def say(self, doing: str) -> None:
+        """Say what happens now, to people who look."""
+        self.doing = doing
+        workflow.set_current_details(narrate.details(self.spec, self.state, doing))
+
+    def enter(self, status: Status) -> None:
+        """Move to ``status`` and publish it; publishing costs a history event, so only a change does."""
+        if self.state.status is not status:
+            self.change(status=status)
+        if self._published is not status:
+            self._published = status
+            pairs: list[SearchAttributeUpdate[Any]] = [
+                STATUS.value_set(status.value),
+                WAITING.value_set(status in (Status.WAITING, Status.PAUSED)),
+            ]
+            workflow.upsert_search_attributes(pairs)
+
+    def publish_outcome(self, outcome: Outcome) -> None:
+        """Publish the end of the run."""
+        pairs: list[SearchAttributeUpdate[Any]] = [
+            STATUS.value_set(outcome.kind.value),
+            OUTCOME.value_set(outcome.kind.value),
+            WAITING.value_set(False),
+            SPEND_USD.value_set(self.state.spend.microusd / 1_000_000),
+        ]
+        reason = outcome.reason.value if outcome.reason else outcome.error_type
+        if reason:
+            pairs.append(REASON.value_set(reason))
+        workflow.upsert_search_attributes(pairs)
+        self.say(f"{outcome.label}: {outcome.detail}")
+
+    def summary(self) -> Summary:
+        """Return the state in a few lines."""
+        return narrate.summarize(self.spec, self.state, self.doing)

@@ -1,0 +1,144 @@
+"""Model calls: reserve, ask, settle, and ask again where that is allowed. Every request is a decision of its own."""
+
+import asyncio
+from typing import TypeVar, cast
+
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+
+from schemas.budget import Spend
+from schemas.calls import (
+    ActionsReply,
+    ModelRequest,
+    PlanReply,
+    RepairRequest,
+    ReplyProblem,
+    TextReply,
+    VerdictReply,
+)
+from schemas.contract import ActivityRef
+from schemas.effects import CallReceipt, CallStatus
+from schemas.models import TIER_OF_NODE, Node
+from schemas.state import EventKind
+from workflows.calls import Calls, failed
+from workflows.control import budget, context
+
+ModelReply = TypeVar("ModelReply", PlanReply, VerdictReply, ActionsReply, TextReply)
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+MAX_AMBIGUOUS_IN_A_ROW = 3
+MAX_ENLARGED = 2  # a prompt that outgrew its reservation twice is asked no third time
+
+
+class ModelCalls:
+    """Asks models for one run."""
+
+    def __init__(self, calls: Calls) -> None:
+        """Ask through the run's calls."""
+        self.calls = calls
+        self.journal = calls.journal
+
+    async def ask(self, ref: ActivityRef[ModelRequest, ModelReply], place: str, learned: str = "") -> ModelReply:
+        """Ask a model node once, and once more where a structured reply cannot be used.
+
+        Raises: Ended where the budget does not allow it or no answer comes, HandOver.
+        """
+        reply = await self._ask_answered(ref, place, learned, None)
+        problem = getattr(reply, "problem", None)
+        if problem is None:
+            return reply
+        self._note_unusable(reply.receipt, problem, place)
+        if reply.receipt.raw is None:
+            return reply
+        repair = RepairRequest(reply=reply.receipt.raw, problem=problem.detail)
+        second = await self._ask_answered(ref, place, learned, repair)
+        if second_problem := getattr(second, "problem", None):
+            self._note_unusable(second.receipt, second_problem, place)
+        return second
+
+    async def _ask_answered(
+        self, ref: ActivityRef[ModelRequest, ModelReply], place: str, learned: str, repair: RepairRequest | None
+    ) -> ModelReply:
+        """Ask until a reply comes back: ambiguous calls and outgrown reservations are asked again, each bounded."""
+        needed, ambiguous, enlarged = 0, 0, 0
+        while True:
+            await self.calls.ready()
+            reply = await self._ask_once(ref, self._request(Node(ref.name), place, learned, repair, needed))
+            receipt = reply.receipt
+            match receipt.status:
+                case CallStatus.ANSWERED:
+                    return reply
+                case CallStatus.OVER_LIMIT:
+                    raise self.calls.over(receipt.detail)
+                case CallStatus.NEEDS_MORE:
+                    enlarged, needed = enlarged + 1, receipt.needed_input_tokens
+                    if enlarged > MAX_ENLARGED:
+                        raise failed("ContextExceeded", f"{ref.name}: the prompt needs {needed:,} tokens")
+                case CallStatus.AMBIGUOUS:
+                    ambiguous += 1
+                    self.journal.count(ambiguous_calls=1)
+                    text = (
+                        f"{ref.name}: no answer, charged {budget.dollars(receipt.charged.microusd)}: {receipt.detail}"
+                    )
+                    self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
+                    if ambiguous >= MAX_AMBIGUOUS_IN_A_ROW:
+                        raise failed("ModelUnanswered", f"{ref.name}: {ambiguous} requests in a row: {receipt.detail}")
+
+    def _request(self, node: Node, place: str, learned: str, repair: RepairRequest | None, needed: int) -> ModelRequest:
+        spec, state = self.journal.spec, self.journal.state
+        choice = spec.models[TIER_OF_NODE[node]]
+        prompt = next(item for item in state.prompts if item.node is node)
+        texts = context.build_context(spec, state, node, learned)
+        tokens = budget.prompt_tokens(prompt.template, texts)
+        if repair:
+            tokens += repair.reply.tokens + budget.repair_tokens(repair.problem)
+        proposing = node is Node.PROPOSE_ACTION
+        return ModelRequest(
+            key=self.journal.next_key(),
+            node=node,
+            place=place,
+            choice=choice,
+            prompt=prompt,
+            context=texts,
+            tools=spec.tools if proposing else (),
+            max_actions=spec.bounds.max_plan_step_actions - state.cursor.actions if proposing else 0,
+            repair=repair,
+            reservation=budget.reserve(choice, max(tokens, needed)),
+            limits=spec.limits,
+        )
+
+    async def _ask_once(self, ref: ActivityRef[ModelRequest, ModelReply], request: ModelRequest) -> ModelReply:
+        cost = budget.model_call(request.reservation)
+        self.calls.refuse_over(cost)
+        self.journal.state = budget.open_call(self.journal.state, cost)
+        charged, chain = cost, Spend()  # where nobody says what it cost: at most the reservation
+        try:
+            reply = await self.calls.execute(
+                ref,
+                request,
+                extra_seconds=request.choice.timeout_seconds,
+                until=lambda: self.journal.state.cancel is not None,
+                summary=f"{request.node.value} {request.place}",
+            )
+            charged, chain = reply.receipt.charged, reply.receipt.chain
+            return reply
+        except ActivityError as error:
+            if isinstance(error.cause, (ApplicationError, CancelledError)):
+                charged = Spend()  # a sorted error was not billed; what is cancelled after its start gives a reply
+            raise self.calls.ended_by(error, ref.name) from error
+        finally:
+            self.journal.state = budget.settle(self.journal.state, cost, charged, chain)
+
+    def _note_unusable(self, receipt: CallReceipt, problem: ReplyProblem, place: str) -> None:
+        self.journal.count(unusable_replies=1)
+        text = f"unusable reply ({problem.kind.value}): {problem.detail}"
+        self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
+
+
+async def both(first: "asyncio.Future[First]", second: "asyncio.Future[Second]") -> tuple[First, Second]:
+    """Wait for both, also where one fails, so that no paid call is left alone; then raise the first failure."""
+    done = await asyncio.gather(first, second, return_exceptions=True)
+    for result in done:
+        if isinstance(result, BaseException):
+            raise result
+    return cast(First, done[0]), cast(Second, done[1])
