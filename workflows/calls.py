@@ -40,11 +40,11 @@ class HandOver(Exception):
     """The run hands over to the next one of its chain."""
 
 
-def failed(error_type: str, detail: str) -> Ended:
+def failed(error_type: str, detail: str, rule: str = "error") -> Ended:
     """Return the end of a run that an error ends."""
     detail = clip(detail)
     outcome = Outcome(kind=OutcomeKind.FAILED, error_type=error_type, detail=detail)
-    return Ended(Decision(kind=DecisionKind.STOP, rule="error", sentence=detail, outcome=outcome))
+    return Ended(Decision(kind=DecisionKind.STOP, rule=rule, sentence=detail, outcome=outcome))
 
 
 class Calls:

@@ -16,6 +16,7 @@ from workflows.control import records
 from workflows.control.decision import decide, unmet
 from workflows.journal import now
 from workflows.looking import Looking
+from workflows.steps import MUST_FAIL
 
 
 class Closing:
@@ -29,7 +30,8 @@ class Closing:
 
     async def last_look(self, decision: Decision) -> Outcome:
         """Return the outcome of ``decision``, after the free checks that come before any stop."""
-        if decision.kind is DecisionKind.STOP and self.journal.state.workspace is not None:
+        may_hold = decision.kind is DecisionKind.STOP and decision.rule != MUST_FAIL
+        if may_hold and self.journal.state.workspace is not None:
             try:
                 await self.looking.check_if_changed(await self.looking.frame())
             except Ended as end:

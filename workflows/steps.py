@@ -1,6 +1,7 @@
 """The steps of the loop: begin, write a plan, attempt a step. Each reads as the graph does."""
 
 import asyncio
+from enum import StrEnum
 
 from temporalio import workflow
 
@@ -23,8 +24,20 @@ from workflows.control.gate import gate
 from workflows.looking import Looking
 from workflows.model_calls import ModelCalls, both
 
+MUST_FAIL = "must_fail"
 NOTHING_DONE = "Nothing was done in this iteration and the frame is the same as before."
-GO_ON = frozenset({ObservationStatus.SUCCEEDED, ObservationStatus.FAILED})
+HALF_DONE = frozenset({ObservationStatus.UNKNOWN, ObservationStatus.INTERRUPTED, ObservationStatus.TIMED_OUT})
+
+
+class Then(StrEnum):
+    """What follows a batch of actions."""
+
+    AS_PROPOSED = "as proposed"
+    """All were performed; the executor has said whether it wants to go on."""
+    ASK_AGAIN = "ask again"
+    """One did not succeed, the rest was dropped: the executor decides anew."""
+    LOOK = "look"
+    """Nobody knows how far one got: the next frame decides."""
 
 
 class Steps:
@@ -121,7 +134,7 @@ class Steps:
         for requirement, known in zip(self.journal.spec.requirements, self.state.requirements, strict=True):
             if requirement.before is Before.MUST_FAIL and known.met:
                 detail = f"{requirement.id} must fail before any work, but holds: {known.detail}"
-                raise failed("RequirementAlreadyMet", detail)
+                raise failed("RequirementAlreadyMet", detail, rule=MUST_FAIL)
 
     def _step(self) -> Step:
         step = current_step(self.state)
@@ -168,27 +181,26 @@ class Steps:
             acted = True
             what = "; ".join(f"{action.tool} {action.preview}" for action in reply.actions)
             self.journal.note(EventKind.PROPOSAL, f"{reply.thought} → {what}", place=place)
-            if await self._perform_batch(reply.actions, place) and not reply.more:
+            then = await self._perform_batch(reply.actions, place)
+            if then is Then.LOOK or (then is Then.AS_PROPOSED and not reply.more):
                 return acted
         self.journal.note(EventKind.NOTE, f"max_plan_step_actions ({bound}) reached in this iteration", place=place)
         return acted
 
-    async def _perform_batch(self, actions: tuple[ProposedAction, ...], place: str) -> bool:
-        """Gate and perform each action on its own; what follows one that did not succeed is dropped.
-
-        Returns whether the whole batch was performed.
-        """
+    async def _perform_batch(self, actions: tuple[ProposedAction, ...], place: str) -> Then:
+        """Gate and perform each action on its own; what follows one that did not succeed is dropped."""
         for index, action in enumerate(actions):
-            last = index == len(actions) - 1
             observation = await self._perform(action, place)
             self.journal.change(observations=(*self.state.observations, observation))
             text = f"{observation.tool} {observation.preview}: {observation.status.value}. {observation.summary}"
             ok = observation.status is ObservationStatus.SUCCEEDED
             refs = tuple(item for item in (observation.id, observation.effect_id) if item)
             self.journal.note(EventKind.OBSERVATION, text, place=observation.action_id, ok=ok, refs=refs)
-            if not ok and not (last and observation.status in GO_ON):
-                return False
-        return True
+            if observation.status in HALF_DONE:
+                return Then.LOOK
+            if not ok and (observation.status is not ObservationStatus.FAILED or index < len(actions) - 1):
+                return Then.ASK_AGAIN
+        return Then.AS_PROPOSED
 
     async def _perform(self, action: ProposedAction, place: str) -> Observation:
         number = self.state.cursor.actions + 1

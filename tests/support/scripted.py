@@ -26,6 +26,7 @@ from schemas.calls import (
 )
 from schemas.checks import CheckResult, FileCheck, Requirement
 from schemas.effects import CallReceipt, CallStatus, EffectClass, LedgerTotals
+from schemas.errors import SurefootError
 from schemas.frames import Frame
 from schemas.models import ModelChoice, Node, Tier
 from schemas.plan import PlanDraft, StepDraft
@@ -82,7 +83,7 @@ def spec(queue: str, **changes: Any) -> TaskSpec:
         "requirements": (requirement(),),
         "models": dict.fromkeys(Tier, choice),
         "tools": ("run",),
-        "workspace": WorkspaceSpec(queue=queue),
+        "workspace": WorkspaceSpec(queue=queue, files={}),
     }
     return TaskSpec(**{**fields, **changes})
 
@@ -99,6 +100,11 @@ def action(preview: str = "true", **more: Any) -> ProposedAction:
     return ProposedAction(tool="run", arguments=text_ref(preview), preview=preview, **known)
 
 
+def reserved_by(request: ModelRequest) -> Spend:
+    """Return what the request has reserved."""
+    return Spend(microusd=request.reservation.microusd, tokens=request.reservation.tokens, model_calls=1)
+
+
 @dataclass
 class World:
     """Scripted activities with a record of what was asked and done."""
@@ -110,7 +116,14 @@ class World:
     more: bool = False
     seconds: float = 0.0
     """How long a performed action takes."""
-    status: CallStatus = CallStatus.ANSWERED
+    status: Callable[["World", ModelRequest], CallStatus] = lambda world, request: CallStatus.ANSWERED
+    usable: Callable[[ModelRequest], bool] = lambda request: True
+    error: SurefootError | None = None
+    """Raised by every model node."""
+    reconciled: list[ActionRequest] = field(default_factory=list)
+    lose_attempts: int = 0
+    """So many attempts at an action fail without a word, as when their worker is killed."""
+    reconciles_as: ObservationStatus = ObservationStatus.UNKNOWN
     asked: list[ModelRequest] = field(default_factory=list)
     performed: list[ActionRequest] = field(default_factory=list)
     interrupted: int = 0
@@ -129,14 +142,25 @@ class World:
 
     def _answer(self, request: ModelRequest) -> CallReceipt:
         self.asked.append(request)
-        charged = COST if self.status in (CallStatus.ANSWERED, CallStatus.AMBIGUOUS) else Spend()
+        if self.error is not None:
+            raise self.error
+        status = self.status(self, request)
+        charged = {CallStatus.ANSWERED: COST, CallStatus.AMBIGUOUS: reserved_by(request)}.get(status, Spend())
         self.chain = add(self.chain, charged)
         return CallReceipt(
-            effect_id=request.key.effect_id, status=self.status, charged=charged, chain=self.chain, raw=text_ref("raw")
+            effect_id=request.key.effect_id,
+            status=status,
+            detail="tokens" if status is CallStatus.OVER_LIMIT else "",
+            charged=charged,
+            chain=self.chain,
+            raw=text_ref("raw"),
+            needed_input_tokens=request.reservation.input_tokens + 500,
         )
 
     def _plan(self, request: ModelRequest) -> PlanReply:
-        receipt, plan = self._answer(request), self.plan(request)
+        receipt = self._answer(request)
+        answered = receipt.status is CallStatus.ANSWERED and self.usable(request)
+        plan = self.plan(request) if answered else None
         problem = None if plan else ReplyProblem(kind=ProblemKind.NOT_JSON, detail="scripted: not JSON")
         return PlanReply(receipt=receipt, plan=plan, problem=problem)
 
@@ -225,6 +249,9 @@ class World:
     @implements(contract.PERFORM_ACTION)
     async def on_perform_action(self, request: ActionRequest) -> ActionReply:
         self.performed.append(request)
+        if self.lose_attempts > 0:
+            self.lose_attempts -= 1
+            raise RuntimeError("scripted: the attempt is lost")
         status = ObservationStatus.SUCCEEDED
         try:
             await asyncio.sleep(self.seconds)
@@ -235,7 +262,8 @@ class World:
 
     @implements(contract.RECONCILE_ACTION)
     async def on_reconcile_action(self, request: ActionRequest) -> ActionReply:
-        return self._acted(request, ObservationStatus.UNKNOWN)
+        self.reconciled.append(request)
+        return self._acted(request, self.reconciles_as)
 
     def _acted(self, request: ActionRequest, status: ObservationStatus) -> ActionReply:
         self.chain = add(self.chain, Spend(tool_calls=1))

@@ -10,7 +10,7 @@ from temporalio.exceptions import CancelledError
 from schemas.outcome import OutcomeKind, Status
 from schemas.state import AgentState, EventKind
 from schemas.task import Bounds, Caps
-from tests.support.running import Handle, Running, on_server, signal, until
+from tests.support.running import Running, on_server, signal, until
 from tests.support.scripted import World, spec
 from tests.support.server import DevServer
 
@@ -168,7 +168,7 @@ def test_hundreds_of_signals_through_forced_continue_as_new_are_all_seen_once(se
             await asyncio.gather(*[signal(handle, "steer", text=f"n{n}") for n in range(start, start + 50)])
             await asyncio.sleep(0.2)
         state = await until(handle, lambda state: state.messages.received >= 600)
-        assert state.counters.runs > 5
+        assert state.counters.runs >= 3
         await signal(handle, "cancel")
         await handle.result()
         final = AgentState.model_validate_json(world.recorded[0].state_json)

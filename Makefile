@@ -1,0 +1,62 @@
+# Every target sets itself up: one stamp for each part of the environment, and each command is shown as it runs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+SOURCES := schemas workflows stores activities workers client tests bench
+
+.PHONY: help setup demo check test proof lock clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+setup: $(VENV)/.model ## Install Surefoot with the adapter for real models
+
+demo: $(VENV)/.core ## Run a task, kill its worker, see it recover and finish (no key, no network)
+	$(BIN)/python -m client.demo
+
+check: $(VENV)/.dev ## Lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## The checks, and every fast test
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+proof: $(VENV)/.dev ## The slow proofs: every kill point, server kills, long waits
+	$(BIN)/pytest -m slow
+
+# The lock files: versions with hashes, no addresses. core = demo, model = core + LiteLLM, all = everything.
+lock: ## Resolve the versions anew (needs uv)
+	uv pip compile pyproject.toml --extra model --extra dev -o requirements/all.lock $(LOCK)
+	sed -nE 's/^([a-zA-Z0-9._-]+==[^ ;]+).*/\1/p' requirements/all.lock > requirements/constraints.txt
+	uv pip compile pyproject.toml requirements/build.in -c requirements/constraints.txt -o requirements/core.lock $(LOCK)
+	uv pip compile pyproject.toml requirements/build.in --extra model -c requirements/constraints.txt -o requirements/model.lock $(LOCK)
+	rm requirements/constraints.txt
+LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
+
+clean: ## Remove the environment (never the data folder)
+	rm -rf $(VENV) *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.system: deploy/system-packages.sh
+	sh deploy/system-packages.sh
+	@mkdir -p $(VENV) && touch $@
+
+$(VENV)/.python: | $(VENV)/.system
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: requirements/core.lock pyproject.toml | $(VENV)/.python
+	$(PIP) --require-hashes --no-deps -r requirements/core.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.model: requirements/model.lock | $(VENV)/.core
+	$(PIP) --require-hashes --no-deps -r requirements/model.lock
+	@touch $@
+
+$(VENV)/.dev: requirements/all.lock | $(VENV)/.core
+	$(PIP) --require-hashes --no-deps -r requirements/all.lock
+	@touch $@

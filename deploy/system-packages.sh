@@ -1,0 +1,22 @@
+#!/bin/sh
+# Installs the system packages that Surefoot needs, where it may; otherwise says the exact command.
+# bubblewrap: the sandbox of workspaces. python3-venv: the environment, which Debian packages apart.
+set -eu
+
+missing=""
+command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+"${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+[ -n "$missing" ] || exit 0
+
+command="apt-get install -y --no-install-recommends$missing"
+if command -v apt-get >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+    run=""
+elif command -v apt-get >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+    run="sudo"
+else
+    echo "Missing:$missing. Install it, then run make again. On Debian or Ubuntu: sudo $command" >&2
+    exit 6
+fi
+set -x
+$run apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $run $command >/dev/null

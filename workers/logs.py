@@ -1,0 +1,28 @@
+"""Logs of background processes: one JSON object a line, on standard error."""
+
+import logging
+import sys
+
+import structlog
+
+from stores.settings import LogLevel
+
+
+def log_json(level: LogLevel) -> None:
+    """Send everything that this process logs, libraries included, to standard error as JSON lines."""
+    shared = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(default=str),
+        ],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)

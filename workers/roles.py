@@ -1,0 +1,91 @@
+"""Which worker serves which queue: the one place where workflows and activities meet."""
+
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.model.port import Gateways
+from activities.nodes import ModelNodes
+from activities.prompting import templates
+from activities.runs import RunActivities
+from activities.tools.registry import tool_guide
+from activities.workspace_activities import WorkspaceActivities
+from schemas.contract import ActivityRef, Role, all_refs, workspace_queue
+from schemas.workspace import WorkspaceKind
+from stores.archive import RunArchive
+from stores.artifacts import ArtifactStore
+from stores.ledger import Ledger
+from stores.settings import Settings
+from workflows.agent_task import AgentTask
+
+# How long a workflow waits for a worker that has died before another one takes it; Temporal's default is 10 s.
+STICKY = timedelta(seconds=1)
+# The last heartbeat sent is the last that counts after a SIGKILL; Temporal's default throttles to 0.8 × time-out.
+HEARTBEAT_THROTTLE = timedelta(seconds=1)
+GRACE = timedelta(seconds=5)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the activities work with."""
+
+    ledger: Ledger
+    artifacts: ArtifactStore
+    gateways: Gateways
+
+
+def home_activities(settings: Settings, parts: Parts) -> list[Callable[..., Any]]:
+    """Return the activities of the workflow's own queue: models, ledger, archive."""
+    nodes = ModelNodes(parts.gateways, parts.ledger, parts.artifacts)
+    archive = RunArchive(settings.archive_dir, parts.artifacts)
+    runs = RunActivities(parts.ledger, parts.artifacts, archive, templates(), tool_guide)
+    return _methods(Role.HOME, (nodes, runs))
+
+
+def workspace_activities(settings: Settings, parts: Parts) -> list[Callable[..., Any]]:
+    """Return the activities of a workspace's queue."""
+    return _methods(Role.WORKSPACE, (WorkspaceActivities(parts.ledger, parts.artifacts, settings.workspaces_dir),))
+
+
+def home_worker(client: Client, settings: Settings, parts: Parts) -> Worker:
+    """Return the worker of workflows and of what is close to them."""
+    activities = home_activities(settings, parts)
+    return _worker(client, settings.queue_prefix, activities, workflows=[AgentTask])
+
+
+def workspace_workers(client: Client, settings: Settings, parts: Parts) -> list[Worker]:
+    """Return a worker for each kind of workspace on this host."""
+    activities = workspace_activities(settings, parts)
+    return [
+        _worker(client, workspace_queue(settings.queue_prefix, kind.value, socket.gethostname()), activities)
+        for kind in WorkspaceKind
+    ]
+
+
+def _worker(
+    client: Client, queue: str, activities: Sequence[Callable[..., Any]], workflows: Sequence[type] = ()
+) -> Worker:
+    return Worker(
+        client,
+        task_queue=queue,
+        workflows=workflows,
+        activities=activities,
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        graceful_shutdown_timeout=GRACE,
+    )
+
+
+def _methods(role: Role, services: Iterable[object]) -> list[Callable[..., Any]]:
+    """Return the method of each reference of ``role``; a reference that no service has is a fault of ours."""
+    given = list(services)
+    return [_method(ref, given) for ref in all_refs() if ref.cls.role is role]
+
+
+def _method(ref: ActivityRef[Any, Any], services: list[object]) -> Callable[..., Any]:
+    return next(getattr(service, ref.name) for service in services if hasattr(service, ref.name))
