@@ -1,0 +1,54 @@
+"""A worker that performs one action and dies where it is told: ``python -m tests.activities.workspace_process``.
+
+Arguments: data folder, kill point, request as JSON. Kill points: never, after_intent, after_note, after_effect,
+after_outcome. It prints the reply as JSON.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from activities.workspace_activities import WorkspaceActivities
+from schemas.effects import EffectResult, Intent, Opened
+from schemas.workspace import ActionRequest
+from stores.artifacts import ArtifactStore
+from stores.ledger import Ledger
+from tests.support.aio import run_activity
+
+
+class DyingLedger(Ledger):
+    """A ledger whose process is killed at one point."""
+
+    kill_point = "never"
+
+    def _reached(self, point: str) -> None:
+        if point == self.kill_point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def open(self, intent: Intent) -> Opened:
+        opened = super().open(intent)
+        self._reached("after_intent")
+        return opened
+
+    def confirm(self, effect_id: str, fence: int) -> None:
+        super().confirm(effect_id, fence)
+        self._reached("after_note")
+
+    def close(self, effect_id: str, fence: int, result: EffectResult) -> None:
+        self._reached("after_effect")
+        super().close(effect_id, fence, result)
+        self._reached("after_outcome")
+
+
+def main() -> None:
+    home = Path(sys.argv[1])
+    ledger = DyingLedger(f"sqlite:///{home}/surefoot.db")
+    ledger.kill_point = sys.argv[2]
+    activities = WorkspaceActivities(ledger, ArtifactStore(home / "artifacts"), home / "workspaces")
+    reply = run_activity(activities.perform_action, ActionRequest.model_validate_json(sys.argv[3]))
+    sys.stdout.write(reply.model_dump_json() + "\n")
+
+
+if __name__ == "__main__":
+    main()

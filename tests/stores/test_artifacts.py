@@ -1,0 +1,98 @@
+"""Artifacts are whole, stored once, and checked when they are read."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import ArtifactMissing, PayloadTooLarge
+from schemas.texts import BlobRef, TextRef, estimate_tokens
+from stores.artifacts import ArtifactStore
+from stores.files import write_atomically, write_once
+from tests.stores.intents import start, wait_for_line
+
+
+@given(text=st.text())
+def test_a_text_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    store = ArtifactStore(tmp_path_factory.getbasetemp() / "texts")
+    ref = store.put_text(text)
+    assert ref == TextRef(
+        sha256=hashlib.sha256(text.encode()).hexdigest(),
+        size_bytes=len(text.encode()),
+        tokens=estimate_tokens(text),
+    )
+    assert store.get_text(ref) == text
+
+
+def test_a_lone_surrogate_of_a_model_is_stored_as_a_question_mark(artifacts: ArtifactStore) -> None:
+    ref = artifacts.put_text("a\ud800b")
+    assert artifacts.get_text(ref) == "a?b"
+    assert ref.tokens == estimate_tokens("a?b")
+
+
+def test_the_same_content_is_stored_once(artifacts: ArtifactStore) -> None:
+    ref = artifacts.put_bytes(b"x")
+    before = artifacts.path(ref.sha256).stat()
+    assert artifacts.put_bytes(b"x") == ref
+    assert artifacts.path(ref.sha256).stat() == before
+
+
+def test_what_is_not_there_is_missing(artifacts: ArtifactStore) -> None:
+    with pytest.raises(ArtifactMissing, match="no artifact sha256:dddd"):
+        artifacts.get_bytes(BlobRef(sha256="d" * 64, size_bytes=1))
+
+
+@pytest.mark.parametrize("damage", [b"", b"half", b"other conten"])
+def test_a_damaged_artifact_is_never_returned_and_a_new_put_mends_it(artifacts: ArtifactStore, damage: bytes) -> None:
+    ref = artifacts.put_bytes(b"the contents")
+    artifacts.path(ref.sha256).write_bytes(damage)
+    with pytest.raises(ArtifactMissing, match="damaged"):
+        artifacts.get_bytes(ref)
+    artifacts.put_bytes(b"the contents")
+    assert artifacts.get_bytes(ref) == b"the contents"
+
+
+def test_an_artifact_over_the_limit_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "small", max_bytes=10)
+    store.put_bytes(b"1234567890")
+    with pytest.raises(PayloadTooLarge, match="11 bytes is more than 10"):
+        store.put_text("12345678901")
+    assert len([path for path in (tmp_path / "small").rglob("*") if path.is_file()]) == 1
+
+
+def test_processes_that_store_the_same_and_are_killed_leave_only_whole_artifacts(tmp_path: Path) -> None:
+    processes = [start("tests.stores.artifact_process", str(tmp_path)) for _ in range(3)]
+    for process in processes:
+        while int(wait_for_line(process)) < 10:
+            pass
+        process.kill()
+        process.communicate(timeout=10)
+    named = [path for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    assert len(named) >= 10
+    for path in named:
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+
+
+def test_of_many_writers_exactly_one_writes_once(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b" / "once"
+    with ThreadPoolExecutor(8) as pool:
+        wrote = list(pool.map(lambda number: write_once(target, str(number).encode() * 10_000), range(8)))
+    assert sum(wrote) == 1
+    assert target.read_bytes() == str(wrote.index(True)).encode() * 10_000
+    assert [path.name for path in target.parent.iterdir()] == ["once"], "no temporary file is left"
+
+
+def test_a_reader_of_a_file_that_is_replaced_sees_the_old_or_the_new_content(tmp_path: Path) -> None:
+    target = tmp_path / "f"
+    contents = [bytes([number]) * 2_000_000 for number in range(10)]
+    write_atomically(target, contents[0])
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: list(map(partial(write_atomically, target), contents * 3)))
+        while not writing.done():
+            assert target.read_bytes() in contents
+        writing.result()
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]

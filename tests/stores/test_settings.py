@@ -1,0 +1,143 @@
+"""Settings come from four places in a fixed order, and a mistake is told with its place."""
+
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.models import Tier
+from stores.settings import LogLevel, SettingsError, load_settings, read_settings
+from tests.stores.intents import ROOT
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_without_anything_the_home_is_the_users_data_folder(tmp_path: Path) -> None:
+    settings = read_settings({}, {}, tmp_path)
+    assert settings.home.is_absolute()
+    assert settings.home.name == "surefoot"
+    assert settings.database_url == f"sqlite:///{settings.home}/surefoot.db"
+    assert settings.queue_prefix == "surefoot"
+    assert settings.tiers == {}
+    assert settings.artifacts_dir == settings.home / "artifacts"
+    assert load_settings(home=tmp_path, log_level=None).home == tmp_path
+
+
+def test_flags_go_before_variables_before_the_project_before_the_home(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    write(home / "config.toml", 'queue_prefix = "home"\nlog_level = "error"\n[tiers.judge]\nmodel = "home/m"\n')
+    flags: dict[str, Any] = {"home": str(home)}
+    environ: dict[str, str] = {}
+
+    def prefix() -> str:
+        return read_settings(flags, environ, tmp_path).queue_prefix
+
+    assert prefix() == "home"
+    write(tmp_path / "surefoot.toml", 'queue_prefix = "project"')
+    assert prefix() == "project"
+    environ["SUREFOOT_QUEUE_PREFIX"] = "variable"
+    assert prefix() == "variable"
+    flags["queue_prefix"] = "flag"
+    assert prefix() == "flag"
+    environ["SUREFOOT_LOG_LEVEL"] = ""
+    settings = read_settings(flags, environ, tmp_path)
+    assert settings.log_level is LogLevel.ERROR, "an empty variable counts as not set"
+    assert settings.tiers[Tier.JUDGE].model == "home/m"
+
+
+def test_the_home_may_be_named_by_the_project_relative_to_it(tmp_path: Path) -> None:
+    write(tmp_path / "surefoot.toml", 'home = "data"')
+    assert read_settings({}, {}, tmp_path).home == tmp_path / "data"
+    assert read_settings({}, {"SUREFOOT_HOME": "/elsewhere"}, tmp_path).home == Path("/elsewhere")
+    assert read_settings({}, {"SUREFOOT_HOME": "~/x"}, tmp_path).home == Path.home() / "x"
+
+
+def test_variables_reach_into_tiers(tmp_path: Path) -> None:
+    environ = {
+        "SUREFOOT_TIERS__JUDGE__MODEL": "openai/small",
+        "SUREFOOT_TIERS__JUDGE__PRICE__INPUT_USD_PER_MTOK": "0.25",
+        "SUREFOOT_TIERS__JUDGE__PRICE__OUTPUT_USD_PER_MTOK": "2",
+        "SUREFOOT_TIERS__JUDGE__STRUCTURED_OUTPUT": "false",
+        "SUREFOOT_TIERS__JUDGE__TIMEOUT_SECONDS": "30",
+    }
+    judge = read_settings({}, environ, tmp_path).tiers[Tier.JUDGE]
+    assert judge.price is not None
+    assert judge.price.input_usd_per_mtok == Decimal("0.25")
+    assert (judge.structured_output, judge.timeout_seconds) == (False, 30)
+
+
+def test_another_model_does_not_inherit_the_price_of_the_one_it_replaces(tmp_path: Path) -> None:
+    price = "price = {input_usd_per_mtok = 1.5, output_usd_per_mtok = 3}"
+    write(tmp_path / "surefoot.toml", f'[tiers.judge]\nmodel = "cheap"\napi_base = "http://here"\n{price}\n')
+    replaced = read_settings({}, {"SUREFOOT_TIERS__JUDGE__MODEL": "dear"}, tmp_path).tiers[Tier.JUDGE]
+    assert (replaced.model, replaced.price, replaced.api_base) == ("dear", None, None)
+    tuned = read_settings({}, {"SUREFOOT_TIERS__JUDGE__TIMEOUT_SECONDS": "9"}, tmp_path).tiers[Tier.JUDGE]
+    assert tuned.model == "cheap"
+    assert tuned.price is not None
+    assert (tuned.timeout_seconds, tuned.api_base) == (9, "http://here")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("colour = 1", "{file}: colour: unknown; allowed here: database_url, home, log_level"),
+        (
+            '[tiers.judge]\nmodel = "m"\napi_key = "sk-1"',
+            "{file}: tiers.judge.api_key: unknown; allowed here: api_base",
+        ),
+        ('[tiers.jugde]\nmodel = "m"', "{file}: tiers.jugde: Input should be 'planner', 'executor'"),
+        ("[tiers.judge]\ntimeout_seconds = 3", "{file}: tiers.judge.model: Field required"),
+        ('[tiers.judge]\nmodel = "m"\ntimeout_seconds = "3"', "{file}: tiers.judge.timeout_seconds: Input should be a"),
+        (
+            '[tiers.judge]\nmodel = "m"\nprice = {usd = 1}',
+            "{file}: tiers.judge.price.usd: unknown; allowed here: cache",
+        ),
+        ('database_url = "postgresql://u:secret@h/d"', "{file}: database_url: must be sqlite:////absolute/path"),
+        ("queue_prefix = true", "{file}: queue_prefix: Input should be a valid string"),
+        ("home = 3", "{file}: home: must be the path of a folder"),
+        ("queue_prefix =", "{file}: cannot be read: Invalid value (at end of document)"),
+    ],
+)
+def test_a_mistake_in_a_file_names_file_and_field_and_shows_no_value(tmp_path: Path, text: str, says: str) -> None:
+    write(tmp_path / "surefoot.toml", text)
+    with pytest.raises(SettingsError) as caught:
+        read_settings({}, {}, tmp_path)
+    assert says.format(file=tmp_path / "surefoot.toml") in str(caught.value)
+    assert "sk-1" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_mistake_in_a_variable_or_flag_names_it(tmp_path: Path) -> None:
+    write(tmp_path / "surefoot.toml", 'log_level = "info"')
+    with pytest.raises(SettingsError, match=r"^SUREFOOT_LOG_LEVEL: Input should be 'debug'"):
+        read_settings({}, {"SUREFOOT_LOG_LEVEL": "loud"}, tmp_path)
+    with pytest.raises(SettingsError, match=r"^command line: log_level: Input should be 'debug'"):
+        read_settings({"log_level": "loud"}, {}, tmp_path)
+    environ = {"SUREFOOT_TIERS__JUDGE__MODEL": "m", "SUREFOOT_TIERS__JUDGE__COLOUR": "x"}
+    with pytest.raises(SettingsError, match=r"^SUREFOOT_TIERS__JUDGE__COLOUR: unknown"):
+        read_settings({}, environ, tmp_path)
+    with pytest.raises(SettingsError, match=r"^SUREFOOT_LOG_LEVEL__X: log_level has a value of its own"):
+        read_settings({}, {"SUREFOOT_LOG_LEVEL": "info", "SUREFOOT_LOG_LEVEL__X": "1"}, tmp_path)
+
+
+def test_a_mistake_in_the_homes_file_is_told_from_there(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    write(home / "config.toml", "colour = 1")
+    with pytest.raises(SettingsError, match=r"home/config\.toml: colour: unknown"):
+        read_settings({"home": home}, {}, tmp_path)
+    write(home / "config.toml", 'home = "x"')
+    with pytest.raises(SettingsError, match=r"config\.toml: home: cannot stand in the home's own file"):
+        read_settings({"home": home}, {}, tmp_path)
+
+
+def test_reading_settings_imports_neither_database_nor_temporal() -> None:
+    code = (
+        "import sys, stores.settings; sys.exit(any(m in sys.modules for m in ('sqlalchemy', 'alembic', 'temporalio')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False).returncode == 0

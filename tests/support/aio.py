@@ -1,0 +1,24 @@
+"""Runs coroutines and activities in tests, which are all synchronous functions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from temporalio.testing import ActivityEnvironment
+
+Value = TypeVar("Value")
+Request = TypeVar("Request")
+
+
+def run(work: Coroutine[Any, Any, Value]) -> Value:
+    """Return what ``work`` returns, in an event loop of its own."""
+    return asyncio.run(work)
+
+
+def run_activity(activity: Callable[[Request], Awaitable[Value]], request: Request) -> Value:
+    """Return what an activity returns for ``request``, run as Temporal would, heartbeats included."""
+
+    async def inside() -> Value:
+        return await ActivityEnvironment().run(activity, request)
+
+    return asyncio.run(inside())

@@ -1,0 +1,33 @@
+"""Judges a run from the outside: from the model's own record and the ledger's rows, never from the workflow's word."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from schemas.effects import EffectKind, EffectState
+from stores.records import EffectRow
+
+Bill = Iterable[dict[str, Any]]
+
+
+def bill_of(rows: list[EffectRow], bill: Bill) -> dict[str, int]:
+    """Return what was billed for each effect of ``rows``, in micro-dollars; raise where one was billed twice."""
+    ids = {row.effect_id for row in rows}
+    lines = [line for line in bill if line["effect_id"] in ids]
+    twice = [effect for effect, times in Counter(line["effect_id"] for line in lines).items() if times > 1]
+    assert not twice, f"billed more than once: {twice}"
+    return {line["effect_id"]: line["microusd"] for line in lines}
+
+
+def assert_bill_equation(rows: list[EffectRow], bill: Bill, spend_microusd: int) -> None:
+    """Check: spend − bill = Σ over ambiguous calls of (what was reserved − what was billed for it)."""
+    billed = bill_of(rows, bill)
+    ambiguous = [row for row in rows if row.state is EffectState.AMBIGUOUS]
+    explained = sum(row.reserved.microusd - billed.get(row.effect_id, 0) for row in ambiguous)
+    assert spend_microusd - sum(billed.values()) == explained, json.dumps(billed)
+    known = {row.effect_id for row in rows if row.kind is EffectKind.MODEL}
+    assert set(billed) <= known
+    for row in rows:
+        if row.kind is EffectKind.MODEL and row.state is EffectState.DONE:
+            assert row.charged.microusd == billed[row.effect_id], f"{row.effect_id} was charged another amount"
