@@ -25,7 +25,7 @@ class Frozen(BaseModel):
     )
 
 
-def rebuild(model: Model, **changes: Any) -> Model:
+def rebuild(model: Model, /, **changes: Any) -> Model:
     """Return a copy of ``model`` with ``changes``, validated as a whole.
 
     ``model_copy(update=...)`` validates nothing, unknown fields included; this is the one way state changes.

@@ -13,7 +13,7 @@ TEXT_OVERHEAD_TOKENS = 26
 """Delimiters around one text, without its label."""
 REQUEST_OVERHEAD_TOKENS = 480
 """Message framing, the reply's JSON Schema and the sentences around a repair."""
-TOOL_OVERHEAD_TOKENS = 260
+TOOL_OVERHEAD_TOKENS = 200
 """The JSON Schema of one tool's arguments, in the reply's schema."""
 
 

@@ -105,7 +105,10 @@ def test_sigkill(home: DevServer, tmp_path: Path, point: str, name: str) -> None
         finally:
             successor.kill()
 
-    result = asyncio.run(go())
+    try:
+        result = asyncio.run(go())
+    finally:
+        doomed.kill()
     assert result.outcome.kind is OutcomeKind.FINISHED
     _judge(home, workflow_id, result, tool)
 

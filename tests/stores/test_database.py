@@ -11,6 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from schemas.effects import OpenedAs
+from schemas.errors import LedgerUnavailable
 from stores.database import HEAD, UnknownRevision, migrate, open_database
 from stores.ledger import Ledger
 from stores.tables import METADATA
@@ -41,7 +42,7 @@ def test_processes_that_start_together_on_nothing_all_get_a_working_ledger(tmp_p
     processes = [start("tests.stores.migrate_process") for _ in range(4)]
     for process in processes:
         wait_for_line(process)
-    for number in range(60):
+    for number in range(25):
         url = f"sqlite:///{tmp_path}/{number}/new/surefoot.db"
         for process in processes:
             tell(process, url)
@@ -66,3 +67,12 @@ def test_only_an_absolute_sqlite_path_is_accepted() -> None:
     for url in ("postgresql://host/name", "sqlite://", "sqlite:///relative.db"):
         with pytest.raises(ValueError, match="absolute"):
             migrate(url)
+
+
+def test_a_file_that_is_no_database_and_a_folder_that_cannot_be_made_are_named(tmp_path: Path) -> None:
+    (tmp_path / "surefoot.db").write_bytes(b"no database " * 100)
+    with pytest.raises(LedgerUnavailable, match=r"surefoot\.db cannot be used: file is not a database"):
+        migrate(f"sqlite:///{tmp_path}/surefoot.db")
+    with pytest.raises(LedgerUnavailable, match=r"below/x\.db cannot be used"):
+        migrate(f"sqlite:///{tmp_path}/surefoot.db/below/x.db")
+    assert (tmp_path / "surefoot.db").read_bytes() == b"no database " * 100

@@ -117,7 +117,10 @@ class WorkerProcess:
 
     def wait(self, seconds: float = 60) -> int:
         """Wait for its end, and return its exit code."""
-        code = self._process.wait(seconds)
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the worker still runs; its log ends with\n{self._log.read_text()[-5000:]}") from None
         assert self._process.stdout is not None
         self._process.stdout.close()
         return code

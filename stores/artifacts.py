@@ -1,0 +1,69 @@
+"""The artifact store: texts and blobs on disk under their SHA-256."""
+
+import hashlib
+from pathlib import Path
+
+from schemas.errors import ArtifactMissing, PayloadTooLarge
+from schemas.texts import BlobRef, TextRef, estimate_tokens
+from stores.files import write_atomically
+
+MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
+
+
+class ArtifactStore:
+    """Content-addressed files ``<root>/<first two hex digits>/<sha256>``; many processes may use one folder at once.
+
+    What was put is on disk when ``put_*`` returns. The same content is stored once. What is read is checked against
+    its name, so a damaged file is never taken for the artifact.
+    """
+
+    def __init__(self, root: Path, max_bytes: int = MAX_ARTIFACT_BYTES) -> None:
+        """Use the folder ``root``, which is made when something is put; refuse artifacts of more than ``max_bytes``."""
+        self._root = root
+        self._max_bytes = max_bytes
+
+    def path(self, sha256: str) -> Path:
+        """Return where the artifact of that hash is, or would be."""
+        return self._root / sha256[:2] / sha256
+
+    def put_text(self, text: str) -> TextRef:
+        """Store ``text`` as UTF-8 and return its reference; lone surrogates, which UTF-8 cannot hold, become ``?``.
+
+        Raises PayloadTooLarge.
+        """
+        data = text.encode("utf-8", "replace")
+        blob = self.put_bytes(data)
+        return TextRef(sha256=blob.sha256, size_bytes=blob.size_bytes, tokens=estimate_tokens(data.decode()))
+
+    def put_bytes(self, data: bytes) -> BlobRef:
+        """Store ``data`` and return its reference. Raises PayloadTooLarge."""
+        if len(data) > self._max_bytes:
+            raise PayloadTooLarge(f"an artifact of {len(data):,} bytes is more than {self._max_bytes:,}")
+        ref = BlobRef(sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+        path = self.path(ref.sha256)
+        if not _holds(path, data):
+            write_atomically(path, data)
+        return ref
+
+    def get_text(self, ref: TextRef) -> str:
+        """Return the text. Raises ArtifactMissing, also where the file is damaged."""
+        return self.get_bytes(ref).decode()
+
+    def get_bytes(self, ref: BlobRef | TextRef) -> bytes:
+        """Return the bytes. Raises ArtifactMissing, also where the file is damaged."""
+        path = self.path(ref.sha256)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise ArtifactMissing(f"no artifact sha256:{ref.sha256} in {self._root}") from None
+        if hashlib.sha256(data).hexdigest() != ref.sha256:
+            raise ArtifactMissing(f"the artifact sha256:{ref.sha256} is damaged: {path} has other content")
+        return data
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Whether the file is there and whole; a damaged one is written anew."""
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,158 @@
+"""Statements on the effects table; each runs inside a transaction of the ledger."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, select, update
+
+from schemas.budget import Reservation, Spend
+from schemas.effects import (
+    EffectKind,
+    EffectResult,
+    EffectState,
+    Intent,
+    Opened,
+    OpenedAs,
+    ProcessGroup,
+)
+from schemas.errors import EffectMismatch, Fenced
+from stores.records import EffectRow
+from stores.sums import METERS, move, spend_of
+from stores.tables import EFFECTS
+
+_E = EFFECTS.c
+
+
+def find(connection: Connection, intent: Intent) -> Row[Any] | None:
+    """Return the effect's row, or None. Raises EffectMismatch where it was recorded for another request."""
+    row = connection.execute(select(EFFECTS).where(_E.effect_id == intent.key.effect_id)).first()
+    if row is not None and row.digest != intent.digest:
+        raise EffectMismatch(row.effect_id, row.digest, intent.digest)
+    return row
+
+
+def pick_up(connection: Connection, row: Row[Any]) -> Opened:
+    """Return the result of a settled effect, or take over the claim that an earlier attempt left open."""
+    if row.state == EffectState.INTENT:
+        fence = row.fence + 1
+        connection.execute(update(EFFECTS).where(_E.effect_id == row.effect_id).values(fence=fence))
+        return Opened(how=OpenedAs.DANGLING, fence=fence, process=process_of(row), marker_json=row.marker_json)
+    result = EffectResult(state=EffectState(row.state), charged=spend_of(row), outcome_json=row.outcome_json)
+    return Opened(how=OpenedAs.SETTLED, fence=row.fence, result=result)
+
+
+def claim(connection: Connection, intent: Intent, released: Row[Any] | None, state: EffectState, spend: Spend) -> int:
+    """Write the effect in ``state``, over the row of a released one where there is one, and return its fence."""
+    fence = 1 if released is None else released.fence + 1
+    values = {
+        "state": state.value,
+        "fence": fence,
+        "reserved_microusd": intent.reservation.microusd,
+        "reserved_input_tokens": intent.reservation.input_tokens,
+        "reserved_output_tokens": intent.reservation.output_tokens,
+        **spend_columns(spend),
+        "process_json": None,
+        "marker_json": "{}",
+        "settled_at": None if state is EffectState.INTENT else clock(),
+    }
+    move(connection, intent.key.first_run_id, None if released is None else released._mapping, values)
+    if released is not None:
+        connection.execute(update(EFFECTS).where(_E.effect_id == released.effect_id).values(**values))
+        return fence
+    identity = {
+        **intent.key.model_dump(),
+        "effect_id": intent.key.effect_id,
+        "kind": intent.kind.value,
+        "name": intent.name,
+        "digest": intent.digest,
+    }
+    history = {"outcome_json": "{}", "late_json": "[]", "created_at": clock()}
+    connection.execute(EFFECTS.insert(), {**identity, **values, **history})
+    return fence
+
+
+def claim_holds(effect_id: str, fence: int) -> tuple[ColumnElement[bool], ...]:
+    """Return the condition that this claim is the effect's latest and that the effect has no result."""
+    return (_E.effect_id == effect_id, _E.fence == fence, _E.state == EffectState.INTENT.value)
+
+
+def compare_and_set(connection: Connection, effect_id: str, fence: int, values: dict[str, Any]) -> bool:
+    """Write ``values`` if the claim still holds, and return whether it does."""
+    row = connection.execute(select(EFFECTS).where(*claim_holds(effect_id, fence))).first()
+    if row is None:
+        return False
+    # naming the fence keeps an update without other values a valid one
+    connection.execute(update(EFFECTS).where(_E.effect_id == effect_id).values(fence=fence, **values))
+    if "state" in values:
+        move(connection, row.first_run_id, row._mapping, {**row._mapping, **values})
+    return True
+
+
+def record_late(connection: Connection, effect_id: str, fence: int, result: EffectResult) -> None:
+    """Keep a result that came too late beside the one that counts."""
+    row = connection.execute(select(_E.late_json).where(_E.effect_id == effect_id)).first()
+    if row is not None:
+        late = {"fence": fence, "at": clock(), "result": result.model_dump(mode="json")}
+        text = json.dumps([*json.loads(row.late_json), late])
+        connection.execute(update(EFFECTS).where(_E.effect_id == effect_id).values(late_json=text))
+
+
+def fenced(connection: Connection, effect_id: str, fence: int) -> Fenced:
+    """Return the error of a claim that does not hold, saying why."""
+    row = connection.execute(select(_E.state, _E.fence).where(_E.effect_id == effect_id)).first()
+    if row is None:
+        return Fenced(f"effect {effect_id} was never claimed")
+    return Fenced(f"claim {fence} on effect {effect_id} is lost: it is {row.state} under claim {row.fence}")
+
+
+def reserved_spend(intent: Intent) -> Spend:
+    """Return what the effect counts while it is open: its reservation, and itself."""
+    model = intent.kind is EffectKind.MODEL
+    return Spend(
+        microusd=intent.reservation.microusd,
+        tokens=intent.reservation.tokens,
+        model_calls=1 if model else 0,
+        tool_calls=0 if model else 1,
+    )
+
+
+def of_chain(first_run_id: str) -> Select[Any]:
+    """Return the query for all effects of a chain, in the order in which they were claimed."""
+    return select(EFFECTS).where(_E.first_run_id == first_run_id).order_by(_E.number)
+
+
+def effect_row(row: Row[Any]) -> EffectRow:
+    """Return a row as people and judges see it."""
+    return EffectRow(
+        effect_id=row.effect_id,
+        kind=EffectKind(row.kind),
+        name=row.name,
+        state=EffectState(row.state),
+        fence=row.fence,
+        reserved=Reservation(
+            microusd=row.reserved_microusd,
+            input_tokens=row.reserved_input_tokens,
+            output_tokens=row.reserved_output_tokens,
+        ),
+        charged=spend_of(row),
+        outcome_json=row.outcome_json,
+        late_json=row.late_json,
+        created_at=row.created_at,
+        settled_at=row.settled_at,
+    )
+
+
+def process_of(row: Row[Any]) -> ProcessGroup | None:
+    """Return the process that the row's claim noted, or None."""
+    return None if row.process_json is None else ProcessGroup.model_validate_json(row.process_json)
+
+
+def spend_columns(spend: Spend) -> dict[str, int]:
+    """Return the columns of what an effect counts."""
+    return {f"spend_{meter}": getattr(spend, meter) for meter in METERS}
+
+
+def clock() -> str:
+    """Return the time of this process, for people: ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,79 @@
+"""Seeds: the files that a workspace starts with, as one deterministic tar."""
+
+import io
+import tarfile
+from pathlib import Path
+
+from schemas.errors import SeedInvalid
+
+MAX_SEED_BYTES = 64 * 1024 * 1024
+IGNORED_NAMES = frozenset({"__pycache__", ".git"})
+FIXED_MTIME_SECONDS = 1_000_000_000  # 2001: the same folder gives the same tar; zip files refuse times before 1980
+
+
+def pack_seed(folder: Path) -> bytes:
+    """Return the folder's files, folders and inner links as a tar: the same content always gives the same bytes.
+
+    Raises SeedInvalid for a link that leads out of the folder, for anything but files, folders and links, for
+    more than 64 MiB, and for a folder that is not there.
+    """
+    if not folder.is_dir():
+        raise SeedInvalid(f"{folder} is not a folder")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in _walk(folder):
+            _add(archive, folder, path)
+            if buffer.tell() > MAX_SEED_BYTES:
+                raise SeedInvalid(f"{folder} holds more than {MAX_SEED_BYTES // 2**20} MiB")
+    return buffer.getvalue()
+
+
+def unpack_seed(data: bytes, folder: Path) -> None:
+    """Unpack a seed into an empty folder; nothing is written outside it. Raises SeedInvalid."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            members = archive.getmembers()
+            size = sum(member.size for member in members)  # a sparse member's real size, whatever the tar's own size
+            if size > MAX_SEED_BYTES:
+                raise SeedInvalid(f"the seed unpacks to {size:,} bytes, more than {MAX_SEED_BYTES:,}")
+            archive.extractall(folder, members=members, filter="data")
+    except (tarfile.TarError, OSError, ValueError) as error:
+        raise SeedInvalid(f"the seed cannot be unpacked: {error}") from error
+
+
+def _walk(folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.name not in IGNORED_NAMES:
+            found.append(path)
+            if path.is_dir() and not path.is_symlink():
+                found += _walk(path)
+    return found
+
+
+def _add(archive: tarfile.TarFile, folder: Path, path: Path) -> None:
+    info = tarfile.TarInfo(str(path.relative_to(folder)))
+    info.mtime = FIXED_MTIME_SECONDS
+    if path.is_symlink():
+        info.type = tarfile.SYMTYPE
+        info.linkname = _inner_target(folder, path)
+        archive.addfile(info)
+    elif path.is_dir():
+        info.type, info.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(info)
+    elif path.is_file():
+        data = path.read_bytes() if path.stat().st_size <= MAX_SEED_BYTES else None
+        if data is None:
+            raise SeedInvalid(f"{path} holds more than {MAX_SEED_BYTES // 2**20} MiB")
+        info.size = len(data)
+        info.mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
+        archive.addfile(info, io.BytesIO(data))
+    else:
+        raise SeedInvalid(f"{path} is neither a file nor a folder nor a link")
+
+
+def _inner_target(folder: Path, link: Path) -> str:
+    target = str(link.readlink())
+    if Path(target).is_absolute() or not (link.parent / target).resolve().is_relative_to(folder.resolve()):
+        raise SeedInvalid(f"{link} is a link that leads out of {folder}: {target}")
+    return target

@@ -1,0 +1,63 @@
+"""The tables of the ledger's database. Times are records for people; nothing is decided by them."""
+
+from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Text
+
+METADATA = MetaData()
+
+EFFECTS = Table(
+    "effects",
+    METADATA,
+    # the order in which effects were claimed
+    Column("number", Integer, primary_key=True),
+    Column("effect_id", String, nullable=False, unique=True),
+    Column("workflow_id", String, nullable=False),
+    Column("run_id", String, nullable=False),
+    Column("first_run_id", String, nullable=False, index=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("state", String, nullable=False),
+    # the number of the claim: only the holder of the greatest may write
+    Column("fence", Integer, nullable=False),
+    Column("reserved_microusd", BigInteger, nullable=False),
+    Column("reserved_input_tokens", BigInteger, nullable=False),
+    Column("reserved_output_tokens", BigInteger, nullable=False),
+    # what the effect counts now: its reservation while it is open, nothing once released, else what was charged
+    Column("spend_microusd", BigInteger, nullable=False),
+    Column("spend_tokens", BigInteger, nullable=False),
+    Column("spend_model_calls", BigInteger, nullable=False),
+    Column("spend_tool_calls", BigInteger, nullable=False),
+    Column("outcome_json", Text, nullable=False),
+    Column("process_json", Text),
+    Column("marker_json", Text, nullable=False),
+    # JSON array of the results that came too late
+    Column("late_json", Text, nullable=False),
+    Column("created_at", String, nullable=False),
+    Column("settled_at", String),
+)
+
+# what the effects of a chain in one state add up to, kept by the transactions that move an effect from state to state:
+# summing the effects themselves would make every claim of a long chain dearer than the one before
+CHAIN_SUMS = Table(
+    "chain_sums",
+    METADATA,
+    Column("first_run_id", String, primary_key=True),
+    Column("state", String, primary_key=True),
+    Column("effects", BigInteger, nullable=False),
+    Column("reserved_microusd", BigInteger, nullable=False),
+    Column("spend_microusd", BigInteger, nullable=False),
+    Column("spend_tokens", BigInteger, nullable=False),
+    Column("spend_model_calls", BigInteger, nullable=False),
+    Column("spend_tool_calls", BigInteger, nullable=False),
+)
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("run_id", String, nullable=False, unique=True),
+    Column("first_run_id", String, nullable=False),
+    Column("workflow_id", String, nullable=False, index=True),
+    Column("record_json", Text, nullable=False),
+)

@@ -1,0 +1,196 @@
+"""How every process of Surefoot speaks to Temporal: one converter, one plugin, one way to connect."""
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import (
+    DataConverter,
+    DefaultFailureConverterWithEncodedAttributes,
+    ExternalStorage,
+    PayloadCodec,
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+)
+from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
+from temporalio.plugin import SimplePlugin
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from schemas.contract import SearchAttribute
+from schemas.errors import PayloadTooLarge
+from schemas.texts import BlobRef
+from stores.artifacts import ArtifactStore
+from stores.running import SERVER_FILE, ServerRecord, read_record
+from stores.settings import Settings
+
+EXTERNAL_THRESHOLD_BYTES = 256 * 1000
+CONNECT_TIMEOUT_SECONDS = 10
+OWN_CONFIGURATION = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
+"""Variables of Temporal's own environment configuration that name a server."""
+
+SEARCH_ATTRIBUTES: tuple[SearchAttributeKey[Any], ...] = (
+    SearchAttributeKey.for_keyword(SearchAttribute.STATUS.value),
+    SearchAttributeKey.for_keyword(SearchAttribute.OUTCOME.value),
+    SearchAttributeKey.for_keyword(SearchAttribute.REASON.value),
+    SearchAttributeKey.for_keyword(SearchAttribute.TASK_TYPE.value),
+    SearchAttributeKey.for_keyword(SearchAttribute.SITE.value),
+    SearchAttributeKey.for_keyword(SearchAttribute.POLICY.value),
+    SearchAttributeKey.for_bool(SearchAttribute.WAITING.value),
+    SearchAttributeKey.for_float(SearchAttribute.SPEND_USD.value),
+)
+
+
+class ServerUnreachable(Exception):
+    """There is no Temporal server to speak to."""
+
+    def __init__(self, address: str, reason: str, remedy: str) -> None:
+        """Keep the address, why it cannot be reached, and what to do."""
+        super().__init__(f"no Temporal server at {address}: {reason}. {remedy}")
+        self.address = address
+        self.reason = reason
+        self.remedy = remedy
+
+
+class ArtifactDriver(StorageDriver):
+    """Keeps payloads that are too big for history in the artifact store. The claim holds hash and size, no secret."""
+
+    def __init__(self, artifacts: ArtifactStore) -> None:
+        """Use ``artifacts``; workers and replayers must see the same store."""
+        self._artifacts = artifacts
+
+    def name(self) -> str:
+        """Return the name that histories refer to; it never changes."""
+        return "surefoot.artifacts"
+
+    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
+        """Store each payload as it would have gone to the server, encoded by the codec."""
+        return [await asyncio.to_thread(self._store, payload) for payload in payloads]
+
+    async def retrieve(
+        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
+    ) -> list[Payload]:
+        """Return the payloads. Raises ArtifactMissing: a workflow task then waits until the store is back."""
+        return [await asyncio.to_thread(self._retrieve, claim) for claim in claims]
+
+    def _store(self, payload: Payload) -> StorageDriverClaim:
+        try:
+            ref = self._artifacts.put_bytes(payload.SerializeToString(deterministic=True))
+        except PayloadTooLarge as error:
+            # raised while a result is encoded, where no code of ours translates it; untyped it would be retried
+            raise ApplicationError(str(error), type=PayloadTooLarge.__name__, non_retryable=True) from error
+        return StorageDriverClaim(claim_data={"sha256": ref.sha256, "size_bytes": str(ref.size_bytes)})
+
+    def _retrieve(self, claim: StorageDriverClaim) -> Payload:
+        ref = BlobRef(sha256=claim.claim_data["sha256"], size_bytes=int(claim.claim_data["size_bytes"]))
+        return Payload.FromString(self._artifacts.get_bytes(ref))
+
+
+def data_converter(artifacts: ArtifactStore, codec: PayloadCodec | None = None) -> DataConverter:
+    """Return the converter of all processes: pydantic JSON, then ``codec``, then big payloads to ``artifacts``.
+
+    With a codec the texts of failures are encoded too; they would stay readable beside encrypted payloads.
+    """
+    storage = ExternalStorage(drivers=[ArtifactDriver(artifacts)], payload_size_threshold=EXTERNAL_THRESHOLD_BYTES)
+    converter = dataclasses.replace(pydantic_data_converter, external_storage=storage)
+    if codec is None:
+        return converter
+    return dataclasses.replace(
+        converter, payload_codec=codec, failure_converter_class=DefaultFailureConverterWithEncodedAttributes
+    )
+
+
+def surefoot_plugin(artifacts: ArtifactStore) -> SimplePlugin:
+    """Return the plugin for ``Client.connect`` and ``Replayer``: converter and sandbox.
+
+    Workers take it over from their client: given to both it would be applied twice. Roles pass workflows and
+    activities to their workers themselves.
+    """
+    return SimplePlugin("surefoot", data_converter=data_converter(artifacts), workflow_runner=_let_schemas_through)
+
+
+def _let_schemas_through(runner: WorkflowRunner | None) -> WorkflowRunner:
+    """Import the schemas once for all workflows: they hold no state and read no clock."""
+    if not isinstance(runner, SandboxedWorkflowRunner | None):
+        return runner
+    sandbox = runner or SandboxedWorkflowRunner()
+    restrictions = sandbox.restrictions.with_passthrough_modules("schemas", "rfc8785")
+    return dataclasses.replace(sandbox, restrictions=restrictions)
+
+
+def names_own_server(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether Temporal's environment configuration names a server, so that the embedded one is not used."""
+    return any(environ.get(variable) for variable in OWN_CONFIGURATION)
+
+
+async def connect(settings: Settings) -> Client:
+    """Return a client of the server that Temporal's environment configuration names, else of the embedded one.
+
+    Raises ServerUnreachable.
+    """
+    config, remedy = _target(settings)
+    address = str(config.pop("target_host"))
+    plugin = surefoot_plugin(ArtifactStore(settings.artifacts_dir))
+    try:
+        return await asyncio.wait_for(Client.connect(address, plugins=[plugin], **config), CONNECT_TIMEOUT_SECONDS)
+    except TimeoutError as error:
+        raise ServerUnreachable(address, f"no answer within {CONNECT_TIMEOUT_SECONDS} s", remedy) from error
+    except (RuntimeError, RPCError) as error:
+        raise ServerUnreachable(address, _short(str(error)), remedy) from error
+
+
+def _target(settings: Settings) -> tuple[dict[str, Any], str]:
+    """Return the arguments of ``Client.connect``, and what to do where they lead nowhere."""
+    if names_own_server():
+        variables = ", ".join(variable for variable in OWN_CONFIGURATION if os.environ.get(variable))
+        remedy = f"Check that server, or unset {variables} to use the embedded one."
+        try:
+            config: dict[str, Any] = {**ClientConfig.load_client_connect_config()}
+        except RuntimeError as error:
+            raise ServerUnreachable("an unknown address", _short(str(error)), remedy) from error
+        return {"target_host": "localhost:7233", **config}, remedy
+    path = settings.run_dir / SERVER_FILE
+    server = read_record(path, ServerRecord)
+    if server is None:
+        raise ServerUnreachable(
+            "an unknown address", f"the embedded server is not running (no record in {path})", "Start it: surefoot up"
+        )
+    return {"target_host": server.address, "namespace": server.namespace}, "Start the embedded server: surefoot up"
+
+
+def _short(text: str) -> str:
+    """Return a connection error without the transport's nested types, where it has a message of its own."""
+    *_, last = text.split('message: "')
+    return last.split('"')[0] if last is not text and last else text
+
+
+async def register_search_attributes(client: Client) -> None:
+    """Register what is missing of SEARCH_ATTRIBUTES; runs that use an unregistered one cannot start.
+
+    Several processes may do so at once. Raises RPCError where the server refuses.
+    """
+    namespace = client.namespace
+    known = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=namespace))
+    missing = [key for key in SEARCH_ATTRIBUTES if key.name not in known.custom_attributes]
+    if not missing:
+        return
+    request = AddSearchAttributesRequest(namespace=namespace)
+    for key in missing:
+        request.search_attributes[key.name] = IndexedValueType.ValueType(key.indexed_value_type)
+    try:
+        await client.operator_service.add_search_attributes(request)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise
