@@ -74,6 +74,11 @@ class Settings(Frozen):
         return self.home / "logs"
 
     @property
+    def rehearsed_record(self) -> Path:
+        """What the rehearsed model says it has answered, one JSON object a line: its bill."""
+        return self.logs_dir / "rehearsed-model.jsonl"
+
+    @property
     def run_dir(self) -> Path:
         """What lives only as long as the processes: addresses, process ids, locks."""
         return self.home / "run"

@@ -4,13 +4,14 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import Processor
 
 from stores.settings import LogLevel
 
 
 def log_json(level: LogLevel) -> None:
     """Send everything that this process logs, libraries included, to standard error as JSON lines."""
-    shared = [
+    shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

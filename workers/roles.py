@@ -4,7 +4,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from temporalio.client import Client
 from temporalio.worker import Worker
@@ -88,4 +88,4 @@ def _methods(role: Role, services: Iterable[object]) -> list[Callable[..., Any]]
 
 
 def _method(ref: ActivityRef[Any, Any], services: list[object]) -> Callable[..., Any]:
-    return next(getattr(service, ref.name) for service in services if hasattr(service, ref.name))
+    return cast(Callable[..., Any], next(getattr(item, ref.name) for item in services if hasattr(item, ref.name)))

@@ -1,10 +1,12 @@
 """A worker that dies takes its commands with it, and what it did is found out afterwards."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,17 +35,23 @@ def local(tmp_path: Path) -> WorkspaceBench:
     return WorkspaceBench(tmp_path, WorkspaceKind.LOCAL, {"code.txt": "one two three\n"})
 
 
-def start_worker(bench: WorkspaceBench, request: ActionRequest, kill_point: str = "never") -> subprocess.Popen[str]:
-    """Start another process that performs the request."""
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.activities.workspace_process"),
-            *(str(bench.home), kill_point, request.model_dump_json()),
-        ],
+@contextlib.contextmanager
+def start_worker(
+    bench: WorkspaceBench, request: ActionRequest, kill_point: str = "never"
+) -> Iterator[subprocess.Popen[str]]:
+    """Start another process that performs the request, killed at the end."""
+    (bench.home / "request.json").write_text(request.model_dump_json())
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "tests.activities.workspace_process", str(bench.home), kill_point],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         text=True,
     )
+    with worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
 
 
 def die(bench: WorkspaceBench, request: ActionRequest, kill_point: str) -> None:

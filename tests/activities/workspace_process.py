@@ -1,7 +1,7 @@
 """A worker that performs one action and dies where it is told: ``python -m tests.activities.workspace_process``.
 
-Arguments: data folder, kill point, request as JSON. Kill points: never, after_intent, after_note, after_effect,
-after_outcome. It prints the reply as JSON.
+Arguments: data folder, which holds ``request.json``, and kill point: never, after_intent, after_note, after_effect
+or after_outcome. It prints the reply as JSON.
 """
 
 import os
@@ -46,7 +46,8 @@ def main() -> None:
     ledger = DyingLedger(f"sqlite:///{home}/surefoot.db")
     ledger.kill_point = sys.argv[2]
     activities = WorkspaceActivities(ledger, ArtifactStore(home / "artifacts"), home / "workspaces")
-    reply = run_activity(activities.perform_action, ActionRequest.model_validate_json(sys.argv[3]))
+    request = ActionRequest.model_validate_json((home / "request.json").read_text())
+    reply = run_activity(activities.perform_action, request)
     sys.stdout.write(reply.model_dump_json() + "\n")
 
 

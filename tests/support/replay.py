@@ -42,7 +42,7 @@ async def replay(paths: list[Path], broken: bool) -> None:
             workflows=[CarelessTask if broken else AgentTask], plugins=[surefoot_plugin(ArtifactStore(Path(empty)))]
         )
         for path in paths:
-            history = WorkflowHistory.from_json(path.stem, path.read_text())  # noqa: ASYNC240 - nothing else runs
+            history = WorkflowHistory.from_json(path.stem, path.read_text())
             result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
             failure = str(result.replay_failure) if result.replay_failure else None
             sys.stdout.write(json.dumps({"name": path.stem, "failure": failure}) + "\n")

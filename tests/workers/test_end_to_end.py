@@ -56,7 +56,7 @@ def run_task(settings: Settings, spec: TaskSpec, workflow_id: str) -> TaskResult
 
     async def go() -> TaskResult:
         client = await client_of(settings)
-        return await client.execute_workflow(
+        result: TaskResult = await client.execute_workflow(
             TASK_WORKFLOW,
             TaskInput(spec=spec),
             id=workflow_id,
@@ -64,6 +64,7 @@ def run_task(settings: Settings, spec: TaskSpec, workflow_id: str) -> TaskResult
             task_timeout=timedelta(seconds=2),
             result_type=TaskResult,
         )
+        return result
 
     return asyncio.run(go())
 

@@ -1,0 +1,148 @@
+"""Frames: what a judge reads of a workspace. Texts are bounded, and the same for the same files."""
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from activities.workspaces.excerpts import head_and_tail, in_lines
+from activities.workspaces.manifest import (
+    Entry,
+    EntryKind,
+    Manifest,
+    kept_text,
+    load_manifest,
+    save_manifest,
+    scan,
+)
+from schemas.base import clip
+from schemas.frames import Frame
+from schemas.workspace import SnapshotRequest
+from stores.artifacts import ArtifactStore
+
+MAX_LISTED_FILES = 200
+MAX_LIST_CHARACTERS = 12_000
+MAX_EXCERPT_CHARACTERS = 2500
+MAX_EXCERPTS_CHARACTERS = 8000
+MAX_DIFFERENCE_CHARACTERS = 6000
+MAX_NAMED_CHANGES = 30
+MAX_DIFFERENCE_LINES = 4000  # the comparison is quadratic in the worst case: 3 s for so many
+
+
+def take_frame(root: Path, artifacts: ArtifactStore, request: SnapshotRequest, stopped: Callable[[], bool]) -> Frame:
+    """Look at the workspace and describe it. Blocks; raises Stopped and ArtifactMissing."""
+    before = None if request.before is None else load_manifest(request.before.manifest, artifacts)
+    now = scan(root, artifacts, before, stopped)
+    difference = "" if before is None else describe_difference(before, now, artifacts, MAX_DIFFERENCE_CHARACTERS)
+    return Frame(
+        id=request.frame_id,
+        fingerprint=now.fingerprint,
+        text=artifacts.put_text(describe(now, artifacts)),
+        difference=artifacts.put_text(difference) if difference else None,
+        manifest=save_manifest(now, artifacts),
+        files=_files(now),
+        skipped_files=now.skipped,
+    )
+
+
+def describe(manifest: Manifest, artifacts: ArtifactStore) -> str:
+    """Return the list of files, and excerpts of the small texts changed last; no times are in it."""
+    entries = manifest.entries
+    lines = [_list_line(path, entry) for path, entry in sorted(entries.items())]
+    listed = lines[:MAX_LISTED_FILES]
+    if len(lines) > MAX_LISTED_FILES:
+        listed.append(f"… {len(lines) - MAX_LISTED_FILES:,} more files")
+    head = f"{_files(manifest):,} files in the workspace" if entries else "The workspace is empty."
+    if manifest.skipped:
+        head += f"; {manifest.skipped:,} files are beyond the frame's bounds and were not read"
+    parts = [head, in_lines(listed, MAX_LIST_CHARACTERS)] if entries else [head]
+    return "\n".join([*parts, *_excerpts(entries, artifacts)])
+
+
+def describe_difference(before: Manifest, now: Manifest, artifacts: ArtifactStore, limit: int) -> str:
+    """Return what was created, changed and deleted, with a unified difference of small texts; empty for nothing."""
+    names = changed_paths(before, now)
+    if not names:
+        return ""
+    said = [f"{_verb(before, now, path)} {path}" for path in names[:MAX_NAMED_CHANGES]]
+    if len(names) > MAX_NAMED_CHANGES:
+        said.append(f"… {len(names) - MAX_NAMED_CHANGES:,} more changes")
+    lines = [*said, ""]
+    size = 0
+    for path in names:
+        added = _file_difference(path, before.entries.get(path), now.entries.get(path), artifacts)
+        lines += added
+        size += sum(len(line) + 1 for line in added)
+        if size > limit:
+            break
+    return in_lines(lines, limit)
+
+
+def changed_paths(before: Manifest, now: Manifest) -> list[str]:
+    """Return the paths that were created, changed or deleted, sorted."""
+    return sorted(
+        path
+        for path in before.entries.keys() | now.entries.keys()
+        if _identity(before.entries.get(path)) != _identity(now.entries.get(path))
+    )
+
+
+def _files(manifest: Manifest) -> int:
+    return sum(entry.kind is not EntryKind.FOLDER for entry in manifest.entries.values())
+
+
+def _identity(entry: Entry | None) -> tuple[str, int, str] | None:
+    return None if entry is None else (entry.kind, entry.mode, entry.sha256)
+
+
+def _verb(before: Manifest, now: Manifest, path: str) -> str:
+    if path not in before.entries:
+        return "created"
+    return "changed" if path in now.entries else "deleted"
+
+
+def _list_line(path: str, entry: Entry) -> str:
+    if entry.kind is EntryKind.FOLDER:
+        return f"{path}/  (empty folder)"
+    if entry.kind is not EntryKind.FILE:
+        return f"{path}  ({'symbolic link' if entry.kind is EntryKind.LINK else 'no regular file'})"
+    executable = ", executable" if entry.mode & 0o100 else ""
+    return f"{path}  ({entry.size_bytes:,} bytes{executable})"
+
+
+def _excerpts(entries: dict[str, Entry], artifacts: ArtifactStore) -> list[str]:
+    shown: list[str] = []
+    left = MAX_EXCERPTS_CHARACTERS
+    latest = sorted(entries.items(), key=lambda item: (-item[1].modified_ns, item[0]))
+    for path, entry in latest:
+        heading = f"\n--- {path} ---"
+        room = min(MAX_EXCERPT_CHARACTERS, left - len(heading) - 2)
+        if room < MAX_EXCERPT_CHARACTERS // 10:
+            break
+        text = kept_text(entry, artifacts)
+        if text is None:
+            continue
+        shown.append(f"{heading}\n{head_and_tail(text, room) or '(empty)'}")
+        left -= len(shown[-1]) + 1
+    return shown
+
+
+def _file_difference(path: str, old: Entry | None, new: Entry | None, artifacts: ArtifactStore) -> list[str]:
+    before = "" if old is None else kept_text(old, artifacts)
+    after = "" if new is None else kept_text(new, artifacts)
+    lines: list[str] = []
+    if old is not None and new is not None and old.mode != new.mode:
+        lines.append(f"mode of {path} changed from {old.mode:o} to {new.mode:o}")
+    if old is not None and new is not None and old.sha256 == new.sha256:
+        return lines
+    if before is None or after is None:
+        sizes = [f"{entry.size_bytes:,} bytes" if entry else "nothing" for entry in (old, new)]
+        return [*lines, f"{path}: from {sizes[0]} to {sizes[1]}, no small text on both sides"]
+    return [*lines, *_text_difference(path, before.splitlines(), after.splitlines(), old is None, new is None)]
+
+
+def _text_difference(path: str, before: list[str], after: list[str], created: bool, deleted: bool) -> list[str]:
+    if max(len(before), len(after)) > MAX_DIFFERENCE_LINES:
+        return [f"{path}: from {len(before):,} to {len(after):,} lines, too many to compare line by line"]
+    names = ("/dev/null" if created else f"a/{path}", "/dev/null" if deleted else f"b/{path}")
+    found = [clip(line) for line in difflib.unified_diff(before, after, *names, lineterm="")]
+    return found or [f"{path}: empty" if created or deleted else f"{path}: only line ends differ"]

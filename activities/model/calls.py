@@ -1,0 +1,222 @@
+"""One model call as an effect: claimed in the ledger, sent once, settled with what it cost."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from activities.model.port import AmbiguousCall, Completion, CompletionReply, Gateway, Gateways
+from activities.prompting import Prompt, render
+from schemas.base import clip, rebuild
+from schemas.budget import Spend
+from schemas.calls import ModelRequest
+from schemas.digest import digest_model
+from schemas.effects import CallReceipt, CallStatus, EffectKind, EffectResult, EffectState, Intent, Opened, OpenedAs
+from schemas.errors import SurefootError
+from schemas.pricing import Usage, cost_microusd
+from schemas.sizing import rendered_tokens
+from stores.artifacts import ArtifactStore
+from stores.ledger import Ledger
+
+MAX_RAW_CHARACTERS = 5_000_000
+CUT = "length"  # a reply beyond it is treated as the provider's own truncation
+Built = TypeVar("Built")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A call that ended: its receipt, and the reply where one came."""
+
+    receipt: CallReceipt
+    text: str | None = None
+    """None where no reply came."""
+    evidence: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Texts of the prompt that may be cited, by label."""
+
+
+class ModelCalls:
+    """Sends requests, each under its own effect."""
+
+    def __init__(self, gateways: Gateways, ledger: Ledger, artifacts: ArtifactStore) -> None:
+        """Ask through ``gateways``, account in ``ledger``, keep texts in ``artifacts``."""
+        self._gateways = gateways
+        self._ledger = ledger
+        self._artifacts = artifacts
+
+    async def ask(
+        self, request: ModelRequest, schema: Mapping[str, Any] | None, build: Callable[[Answered], Built]
+    ) -> Built:
+        """Send ``request`` unless its effect has ended already, and return what ``build`` makes of it, in a thread.
+
+        A cancelled activity stops the request, but never the account of it: it ends with a receipt that says
+        ambiguous. Before anything was sent, cancellation takes the claim back and goes through.
+        """
+        stop = asyncio.Event()
+        work = asyncio.ensure_future(self._ask(request, schema, build, stop))
+        while True:
+            try:
+                return await asyncio.shield(work)
+            except asyncio.CancelledError:
+                if work.done():
+                    return work.result()
+                stop.set()
+
+    async def _ask(
+        self,
+        request: ModelRequest,
+        schema: Mapping[str, Any] | None,
+        build: Callable[[Answered], Built],
+        stop: asyncio.Event,
+    ) -> Built:
+        prompt = await asyncio.to_thread(self._render, request)
+        answered = await self._answered(request, prompt, schema, stop)
+        return await asyncio.to_thread(self._build, request, answered, prompt, build)
+
+    def _build(
+        self, request: ModelRequest, answered: Answered, prompt: Prompt, build: Callable[[Answered], Built]
+    ) -> Built:
+        chain = self._ledger.totals(request.key.first_run_id).spend
+        return build(Answered(rebuild(answered.receipt, chain=chain), answered.text, prompt.evidence))
+
+    async def _answered(
+        self, request: ModelRequest, prompt: Prompt, schema: Mapping[str, Any] | None, stop: asyncio.Event
+    ) -> Answered:
+        gateway = self._gateways.of(request.choice)
+        needed = rendered_tokens(prompt.system, prompt.user, schema)
+        if needed > request.reservation.input_tokens:
+            return _unsent(request, CallStatus.NEEDS_MORE, "the prompt is larger than what was reserved", needed)
+        opened = await asyncio.to_thread(self._ledger.open, _intent(request))
+        if opened.how is OpenedAs.SETTLED:
+            return await asyncio.to_thread(self._recorded, opened)
+        if opened.how is OpenedAs.OVER_LIMIT:
+            return _unsent(request, CallStatus.OVER_LIMIT, opened.over or "")
+        if opened.how is OpenedAs.DANGLING:
+            detail = "an earlier attempt may have sent this request, and left no answer"
+            return await asyncio.to_thread(self._close_ambiguous, request, opened.fence, detail)
+        if stop.is_set():
+            await asyncio.to_thread(self._ledger.release, request.key.effect_id, opened.fence)
+            raise asyncio.CancelledError
+        return await self._send(request, _completion(request, prompt, schema), gateway, opened.fence, stop)
+
+    async def _send(
+        self, request: ModelRequest, completion: Completion, gateway: Gateway, fence: int, stop: asyncio.Event
+    ) -> Answered:
+        await asyncio.to_thread(self._ledger.confirm, completion.effect_id, fence)
+        try:
+            reply = await _unless_stopped(gateway, completion, stop)
+        except AmbiguousCall as ambiguous:
+            return await asyncio.to_thread(self._close_ambiguous, request, fence, str(ambiguous))
+        except SurefootError:
+            await asyncio.to_thread(self._ledger.release, completion.effect_id, fence)
+            raise
+        return await asyncio.to_thread(self._close, request, fence, reply)
+
+    def _render(self, request: ModelRequest) -> Prompt:
+        template = self._artifacts.get_text(request.prompt.template)
+        context = [
+            (item, item.inline if item.ref is None else self._artifacts.get_text(item.ref)) for item in request.context
+        ]
+        repair = None
+        if request.repair is not None:
+            repair = (request.repair, self._artifacts.get_text(request.repair.reply))
+        return render(template, context, request.key.effect_id, repair)
+
+    def _close(self, request: ModelRequest, fence: int, reply: CompletionReply) -> Answered:
+        """Record a reply. What was billed for one without usage is unknown, so its reservation stays charged."""
+        text, reasoning = _storable(reply.text), _storable(reply.reasoning)
+        price, usage = request.choice.price, reply.usage
+        charged = _reserved(request)
+        if usage is not None:
+            money = cost_microusd(usage, price) if price else 0
+            charged = Spend(microusd=money, tokens=usage.input_tokens + usage.output_tokens, model_calls=1)
+        receipt = CallReceipt(
+            effect_id=request.key.effect_id,
+            status=CallStatus.ANSWERED,
+            model=clip(_storable(reply.model), 200),
+            usage=usage or Usage(),
+            usage_known=usage is not None,
+            charged=charged,
+            finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(reply.finish_reason, 60),
+            raw=self._artifacts.put_text(text) if text else None,
+            reasoning=self._artifacts.put_text(reasoning) if reasoning else None,
+        )
+        state = EffectState.AMBIGUOUS if usage is None else EffectState.DONE
+        return self._settled(request, fence, state, receipt, text)
+
+    def _close_ambiguous(self, request: ModelRequest, fence: int, detail: str) -> Answered:
+        receipt = CallReceipt(
+            effect_id=request.key.effect_id,
+            status=CallStatus.AMBIGUOUS,
+            detail=clip(_storable(detail)),
+            usage_known=False,
+            charged=_reserved(request),
+        )
+        return self._settled(request, fence, EffectState.AMBIGUOUS, receipt, None)
+
+    def _settled(
+        self, request: ModelRequest, fence: int, state: EffectState, receipt: CallReceipt, text: str | None
+    ) -> Answered:
+        outcome = receipt.model_dump_json(exclude={"chain"})
+        result = EffectResult(state=state, charged=receipt.charged, outcome_json=outcome)
+        self._ledger.close(request.key.effect_id, fence, result)
+        return Answered(receipt, text)
+
+    def _recorded(self, opened: Opened) -> Answered:
+        """Return what an earlier attempt recorded: the same reply, read again."""
+        receipt = CallReceipt.model_validate_json(opened.result.outcome_json if opened.result else "")
+        if receipt.status is not CallStatus.ANSWERED:
+            return Answered(receipt)
+        return Answered(receipt, self._artifacts.get_text(receipt.raw) if receipt.raw else "")
+
+
+async def _unless_stopped(gateway: Gateway, completion: Completion, stop: asyncio.Event) -> CompletionReply:
+    """Return the reply; where the activity is cancelled first, stop waiting: the request is ambiguous then."""
+    sending = asyncio.ensure_future(gateway.complete(completion))
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({sending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not sending.done():
+        sending.cancel()
+        await asyncio.wait({sending})
+    if sending.cancelled():
+        raise AmbiguousCall("cancelled while the request was under way")
+    return sending.result()
+
+
+def _intent(request: ModelRequest) -> Intent:
+    return Intent(
+        key=request.key,
+        kind=EffectKind.MODEL,
+        name=request.node.value,
+        digest=digest_model(request, exclude={"reservation", "limits"}),
+        reservation=request.reservation,
+        limits=request.limits,
+    )
+
+
+def _completion(request: ModelRequest, prompt: Prompt, schema: Mapping[str, Any] | None) -> Completion:
+    return Completion(
+        effect_id=request.key.effect_id,
+        node=request.node,
+        system=prompt.system,
+        user=prompt.user,
+        choice=request.choice,
+        schema=schema,
+        max_output_tokens=min(request.choice.max_output_tokens, request.reservation.output_tokens),
+        timeout_seconds=request.choice.timeout_seconds,
+    )
+
+
+def _reserved(request: ModelRequest) -> Spend:
+    reservation = request.reservation
+    return Spend(microusd=reservation.microusd, tokens=reservation.tokens, model_calls=1)
+
+
+def _unsent(request: ModelRequest, status: CallStatus, detail: str, needed: int = 0) -> Answered:
+    effect_id = request.key.effect_id
+    return Answered(CallReceipt(effect_id=effect_id, status=status, detail=detail, needed_input_tokens=needed))
+
+
+def _storable(text: str) -> str:
+    """Return ``text`` bounded and in UTF-8: a reply may hold lone surrogates, which nothing could store."""
+    return text[:MAX_RAW_CHARACTERS].encode("utf-8", "replace").decode()

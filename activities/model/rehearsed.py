@@ -1,0 +1,104 @@
+"""The rehearsed model: a script answers. It never invents: where no reply fits, the reply is empty."""
+
+import asyncio
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from activities.model.port import Completion, CompletionReply
+from schemas.base import clip
+from schemas.errors import ModelBadRequest
+from schemas.models import REHEARSED
+from schemas.pricing import Usage, cost_microusd
+from schemas.rehearsal import PLACE, Rehearsal, RehearsedReply
+from schemas.texts import estimate_tokens
+from stores.artifacts import ArtifactStore
+
+RECORD_FILE = "rehearsed-model.jsonl"
+
+
+class RehearsedGateway:
+    """Answers completions from the script that the run carries; it remembers nothing between requests.
+
+    Before it answers it appends the request to its own record, which is what a provider's bill would be.
+    """
+
+    def __init__(self, artifacts: ArtifactStore, logs_dir: Path) -> None:
+        """Read scripts from ``artifacts`` and append to ``rehearsed-model.jsonl`` in ``logs_dir``."""
+        self._artifacts = artifacts
+        self._record_path = logs_dir / RECORD_FILE
+
+    async def complete(self, completion: Completion) -> CompletionReply:
+        """Return the first reply that fits. Raises ``ModelBadRequest`` where the script is missing or malformed."""
+        script = await asyncio.to_thread(self._script, completion)
+        number, text = await asyncio.to_thread(_matching, script, completion)
+        usage = Usage(
+            input_tokens=estimate_tokens(completion.system) + estimate_tokens(completion.user),
+            output_tokens=estimate_tokens(text),
+        )
+        await asyncio.to_thread(self._record, completion, usage, number)
+        await asyncio.sleep(script.delay_seconds)
+        return CompletionReply(text=text, reasoning="", finish_reason="stop", model=REHEARSED, usage=usage)
+
+    def _script(self, completion: Completion) -> Rehearsal:
+        ref = completion.choice.rehearsal
+        if ref is None:
+            raise ModelBadRequest("the rehearsed model has no script: name it in the scenario as `rehearsal`")
+        try:
+            return Rehearsal.model_validate_json(self._artifacts.get_text(ref))
+        except ValidationError as error:
+            raise ModelBadRequest(clip(f"the rehearsal script is malformed: {error}")) from None
+
+    def _record(self, completion: Completion, usage: Usage, number: int | None) -> None:
+        price = completion.choice.price
+        line = {
+            "effect_id": completion.effect_id,
+            "node": completion.node.value,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "microusd": cost_microusd(usage, price) if price else 0,
+            "at": time.time(),
+            "reply": number,
+        }
+        self._record_path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self._record_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(file, (json.dumps(line) + "\n").encode())  # one write: several workers append to it
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def _matching(script: Rehearsal, completion: Completion) -> tuple[int | None, str]:
+    for number, candidate in enumerate(script.replies, start=1):
+        if candidate.node is completion.node:
+            found = _found(candidate, completion.user)
+            if found is not None:
+                reply = _filled(candidate.reply, found)
+                return number, reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
+    return None, ""
+
+
+def _found(candidate: RehearsedReply, prompt: str) -> dict[str, str] | None:
+    """Return what the named groups found, or None where the candidate does not fit."""
+    groups: dict[str, str] = {}
+    for pattern in candidate.when:
+        match = re.search(pattern, prompt, re.MULTILINE)
+        if match is None:
+            return None
+        groups |= {name: value or "" for name, value in match.groupdict().items()}
+    if any(re.search(pattern, prompt, re.MULTILINE) for pattern in candidate.unless):
+        return None
+    return groups
+
+
+def _filled(value: JsonValue, groups: dict[str, str]) -> JsonValue:
+    if isinstance(value, str):
+        return PLACE.sub(lambda place: groups[place[1]], value)
+    if isinstance(value, dict):
+        return {name: _filled(item, groups) for name, item in value.items()}
+    return [_filled(item, groups) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,83 @@
+"""The JSON Schema that goes with a request: closed, every field required, so that a model cannot leave the form."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from activities.model.replies import ActionsAnswer, Answer, PlanAnswer, VerdictAnswer
+from schemas.models import Node
+
+SHAPE: dict[Node, type[Answer]] = {
+    Node.PLAN: PlanAnswer,
+    Node.REPLAN: PlanAnswer,
+    Node.IS_STEP_DONE: VerdictAnswer,
+    Node.PROPOSE_ACTION: ActionsAnswer,
+    Node.VALIDATE_PLAN_STEP: VerdictAnswer,
+    Node.IS_STEP_DONE_BY_VALIDATION: VerdictAnswer,
+}
+"""Shape of each node's reply; the others answer with free text."""
+
+LEFT_OUT = {"title", "default", "description"}
+BOUNDS = {"minLength", "maxLength"}  # strict mode of some providers refuses them; a local server keeps to them
+LARGEST_BOUND = 2000  # local servers refuse grammars with longer repetitions
+
+
+def reply_schema(
+    node: Node, arguments: Mapping[str, Mapping[str, Any]], max_actions: int, bounded: bool
+) -> dict[str, Any] | None:
+    """Return the schema for ``node``, or None for free text.
+
+    ``arguments`` holds the argument schema of each tool that may be proposed. ``bounded`` keeps the length of strings.
+    """
+    shape = SHAPE.get(node)
+    if shape is None:
+        return None
+    full = shape.model_json_schema()
+    schema: dict[str, Any] = _pruned(full, full.get("$defs", {}), bounded)
+    _require_all(schema)
+    if shape is ActionsAnswer and arguments:
+        actions = schema["properties"]["actions"]
+        actions["items"] = {"anyOf": [_action(name, arguments[name], bounded) for name in sorted(arguments)]}
+        actions["maxItems"] = max(1, max_actions)
+    return schema
+
+
+def _action(name: str, arguments: Mapping[str, Any], bounded: bool) -> dict[str, Any]:
+    shape = _pruned(arguments, arguments.get("$defs", {}), bounded)
+    shape.setdefault("additionalProperties", False)
+    return {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "enum": [name]}, "arguments": shape},
+        "required": ["tool", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def _require_all(schema: Any) -> None:
+    """Close our own schema: what has a default is written out all the same."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict):
+            schema["required"] = list(schema["properties"])
+            schema["additionalProperties"] = False
+        for value in schema.values():
+            _require_all(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            _require_all(value)
+
+
+def _pruned(schema: Any, definitions: Mapping[str, Any], bounded: bool) -> Any:
+    """Return ``schema`` with its references filled in and without words that cost tokens and bind nothing."""
+    if isinstance(schema, list):
+        return [_pruned(item, definitions, bounded) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if "$ref" in schema:
+        return _pruned(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions, bounded)
+    dropped = LEFT_OUT | {"$defs"} | (set() if bounded else BOUNDS)
+    return {
+        name: {key: _pruned(item, definitions, bounded) for key, item in value.items()}
+        if name == "properties"  # a property may be called title
+        else _pruned(value, definitions, bounded)
+        for name, value in schema.items()
+        if name not in dropped and not (name == "maxLength" and value > LARGEST_BOUND)
+    }

@@ -1,0 +1,147 @@
+"""The model's activities: each asks once and reads the reply by its own rules."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from activities.model.calls import Answered, ModelCalls
+from activities.model.citations import checked_verdict
+from activities.model.port import Gateways
+from activities.model.replies import ActionAnswer, ActionsAnswer, PlanAnswer, VerdictAnswer, read_reply
+from activities.model.reply_schema import reply_schema
+from activities.registration import implements
+from activities.tools.registry import TOOLS, argument_schema, check_action
+from schemas import contract
+from schemas.actions import ProposedAction
+from schemas.base import clip
+from schemas.calls import (
+    ActionsReply,
+    ModelRequest,
+    PlanReply,
+    ReplyProblem,
+    TextReply,
+    VerdictReply,
+)
+from schemas.plan import PlanDraft, StepDraft
+from stores.artifacts import ArtifactStore
+from stores.ledger import Ledger
+
+MAX_TEXT_CHARACTERS = 4000
+MAX_REQUIREMENT_ID = 40
+Built = TypeVar("Built")
+
+
+class ModelNodes:
+    """Serves every activity that asks a model."""
+
+    def __init__(self, gateways: Gateways, ledger: Ledger, artifacts: ArtifactStore) -> None:
+        """Ask through ``gateways``, account in ``ledger``, keep texts in ``artifacts``."""
+        self._calls = ModelCalls(gateways, ledger, artifacts)
+        self._artifacts = artifacts
+
+    @implements(contract.PLAN)
+    async def plan(self, request: ModelRequest) -> PlanReply:
+        """Write the first version of a plan."""
+        return await self._ask(request, self._plan)
+
+    @implements(contract.REPLAN)
+    async def replan(self, request: ModelRequest) -> PlanReply:
+        """Write a later version, from what was learned."""
+        return await self._ask(request, self._plan)
+
+    @implements(contract.IS_STEP_DONE)
+    async def is_step_done(self, request: ModelRequest) -> VerdictReply:
+        """Judge at an iteration's head whether the step is done already."""
+        return await self._ask(request, _verdict)
+
+    @implements(contract.PROPOSE_ACTION)
+    async def propose_action(self, request: ModelRequest) -> ActionsReply:
+        """Propose a short batch of actions, each checked against its tool before anybody sees it."""
+        return await self._ask(request, lambda answered: self._actions(request, answered))
+
+    @implements(contract.SUMMARIZE_ACTIONS)
+    async def summarize_actions(self, request: ModelRequest) -> TextReply:
+        """Write down what an iteration's actions did."""
+        return await self._ask(request, self._text)
+
+    @implements(contract.VALIDATE_PLAN_STEP)
+    async def validate_plan_step(self, request: ModelRequest) -> VerdictReply:
+        """Judge from two frames whether the actions did the step."""
+        return await self._ask(request, _verdict)
+
+    @implements(contract.IS_STEP_DONE_BY_VALIDATION)
+    async def is_step_done_by_validation(self, request: ModelRequest) -> VerdictReply:
+        """Judge once more, independently, a step that was judged done."""
+        return await self._ask(request, _verdict)
+
+    @implements(contract.SUMMARIZE_PLAN_STEP)
+    async def summarize_plan_step(self, request: ModelRequest) -> TextReply:
+        """Write down what later steps need to know of this one."""
+        return await self._ask(request, self._text)
+
+    async def _ask(self, request: ModelRequest, build: Callable[[Answered], Built]) -> Built:
+        arguments = {name: argument_schema(TOOLS[name]) for name in request.tools if name in TOOLS}
+        # a provider's own strict mode refuses bounds on strings; a server of one's own keeps to them
+        bounded = request.choice.api_base is not None
+        schema = None
+        if request.choice.structured_output:
+            schema = reply_schema(request.node, arguments, request.max_actions, bounded)
+        return await self._calls.ask(request, schema, build)
+
+    def _plan(self, answered: Answered) -> PlanReply:
+        if answered.text is None:
+            return PlanReply(receipt=answered.receipt)
+        answer = read_reply(answered.text, answered.receipt.finish_reason, PlanAnswer)
+        if isinstance(answer, ReplyProblem):
+            return PlanReply(receipt=answered.receipt, problem=answer)
+        steps = tuple(
+            StepDraft(
+                title=step.title,
+                instruction=self._artifacts.put_text(step.instruction),
+                requirements=tuple(dict.fromkeys(name[:MAX_REQUIREMENT_ID] for name in step.requirements)),
+            )
+            for step in answer.steps
+        )
+        return PlanReply(receipt=answered.receipt, plan=PlanDraft(why=answer.why, steps=steps))
+
+    def _actions(self, request: ModelRequest, answered: Answered) -> ActionsReply:
+        if answered.text is None:
+            return ActionsReply(receipt=answered.receipt)
+        answer = read_reply(answered.text, answered.receipt.finish_reason, ActionsAnswer)
+        if isinstance(answer, ReplyProblem):
+            return ActionsReply(receipt=answered.receipt, problem=answer)
+        kept = answer.actions[: request.max_actions]
+        return ActionsReply(
+            receipt=answered.receipt,
+            thought=answer.thought,
+            actions=tuple(self._proposed(action, request.tools) for action in kept),
+            more=answer.more or len(kept) < len(answer.actions),
+        )
+
+    def _proposed(self, action: ActionAnswer, allowed: Sequence[str]) -> ProposedAction:
+        arguments = json.dumps(action.arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        checked = check_action(action.tool, arguments, tuple(allowed))
+        return ProposedAction(
+            tool=action.tool,
+            arguments=self._artifacts.put_text(arguments),
+            preview=clip(checked.preview, 240),
+            effect_class=checked.effect_class,
+            irreversible=checked.irreversible,
+            invalid=None if checked.invalid is None else clip(checked.invalid),
+        )
+
+    def _text(self, answered: Answered) -> TextReply:
+        text = clip((answered.text or "").strip(), MAX_TEXT_CHARACTERS)
+        if not text:
+            return TextReply(receipt=answered.receipt)
+        line = clip(" ".join(text.split()))
+        return TextReply(receipt=answered.receipt, text=self._artifacts.put_text(text), line=line)
+
+
+def _verdict(answered: Answered) -> VerdictReply:
+    if answered.text is None:
+        return VerdictReply(receipt=answered.receipt)
+    answer = read_reply(answered.text, answered.receipt.finish_reason, VerdictAnswer)
+    if isinstance(answer, ReplyProblem):
+        return VerdictReply(receipt=answered.receipt, problem=answer)
+    return VerdictReply(receipt=answered.receipt, verdict=checked_verdict(answer, answered.evidence))

@@ -1,0 +1,58 @@
+"""run: a command line in the workspace."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from activities.tools.tool import Tool, ToolContext, ToolResult, without_nul
+from activities.workspaces.commands import CommandResult, Ending, run_command
+from activities.workspaces.excerpts import last_line
+from activities.workspaces.sandbox import shell_command
+from schemas.actions import ObservationStatus
+from schemas.base import Frozen
+from schemas.effects import EffectClass, ProcessGroup
+
+
+class RunArguments(Frozen):
+    """Arguments of ``run``."""
+
+    command: Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(without_nul)]
+    """Command line for sh -c."""
+
+
+async def execute(arguments: RunArguments, context: ToolContext) -> ToolResult:
+    """Run the command under a guard; nothing that it started outlives it."""
+
+    async def release(group: ProcessGroup) -> None:
+        await context.claim(process=group)
+
+    command = shell_command(context.workspace, context.root, arguments.command, context.timeout_seconds)
+    result = await run_command(command, context.stop, release)
+    status, summary = _judge(result, context.timeout_seconds)
+    if result.left:
+        summary += f"; {result.left} of its processes could not be killed"
+    return ToolResult(status, summary, result.output, result.exit_code)
+
+
+def _judge(result: CommandResult, timeout_seconds: int) -> tuple[ObservationStatus, str]:
+    if result.ending is Ending.TIMED_OUT:
+        return ObservationStatus.TIMED_OUT, f"killed at its time limit of {timeout_seconds} s, with all it had started"
+    if result.ending is Ending.STOPPED:
+        return ObservationStatus.INTERRUPTED, "killed half-way on request, with all it had started"
+    said = last_line(result.output)
+    summary = f"exit code {result.exit_code}" + (f": …{said}" if said else ", no output")
+    return ObservationStatus.SUCCEEDED if result.exit_code == 0 else ObservationStatus.FAILED, summary
+
+
+RUN = Tool(
+    name="run",
+    description=(
+        "Run a command line in the workspace's folder and get its exit code and output (stdout and stderr together). "
+        "It has no input and no terminal, and a time limit. All processes that it starts end with it: nothing can be "
+        "left running in the background."
+    ),
+    arguments=RunArguments,
+    execute=execute,
+    preview=lambda arguments: arguments.command,
+    effect_class=EffectClass.NONE,
+)

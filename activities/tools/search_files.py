@@ -1,0 +1,79 @@
+"""search_files: where a text occurs."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
+from activities.workspaces.excerpts import line_of
+from activities.workspaces.paths import PathRefused, read_file, split_path
+from activities.workspaces.stopping import Stopped
+from activities.workspaces.walking import walk
+from schemas.base import Frozen
+from schemas.effects import EffectClass
+
+MAX_FILE_BYTES = 2 * 1024 * 1024
+MAX_HITS = 100
+MAX_LINE_CHARACTERS = 300
+
+
+class SearchFilesArguments(Frozen):
+    """Arguments of ``search_files``."""
+
+    text: Annotated[str, Field(min_length=1, max_length=1000)]
+    """Text to find, literally, within one line."""
+    path: PathArgument = "."
+    """Folder relative to the workspace's folder; all below it is searched."""
+    ignore_case: bool = False
+    """Whether upper and lower case are the same."""
+
+
+async def execute(arguments: SearchFilesArguments, context: ToolContext) -> ToolResult:
+    """Find the lines that hold the text."""
+    await context.claim()
+    return await asyncio.to_thread(_search, arguments, context)
+
+
+def _search(arguments: SearchFilesArguments, context: ToolContext) -> ToolResult:
+    hits: list[str] = []
+    try:
+        for hit in _hits(arguments, context):
+            if len(hits) == MAX_HITS:
+                return succeeded(f"the first {MAX_HITS} lines with the text; more are not listed", "".join(hits))
+            hits.append(hit)
+    except PathRefused as error:
+        return failed(str(error))
+    return succeeded(f"{len(hits)} lines with the text", "".join(hits))
+
+
+def _hits(arguments: SearchFilesArguments, context: ToolContext) -> Iterator[str]:
+    wanted = arguments.text.casefold() if arguments.ignore_case else arguments.text
+    start = split_path(context.root, arguments.path)
+    for found in walk(context.root, context.stop.is_set, start).found:
+        if context.stop.is_set():
+            raise Stopped
+        if not found.is_file or found.stat.st_size > MAX_FILE_BYTES:
+            continue
+        try:
+            data = read_file(context.root, found.parts, MAX_FILE_BYTES)
+        except (PathRefused, OSError):  # gone or replaced since it was listed
+            continue
+        if b"\x00" in data:
+            continue
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+            if wanted in (line.casefold() if arguments.ignore_case else line):
+                yield f"{found.path}:{number}: {line_of(line, MAX_LINE_CHARACTERS)}\n"
+
+
+SEARCH_FILES = Tool(
+    name="search_files",
+    description=(
+        "Find the lines of text files that contain a text, literally (no pattern); gives path, line number and line."
+    ),
+    arguments=SearchFilesArguments,
+    execute=execute,
+    preview=lambda arguments: f"{arguments.text!r} in {arguments.path}",
+    effect_class=EffectClass.READ_ONLY,
+)

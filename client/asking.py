@@ -1,0 +1,181 @@
+"""The commands that only look: ps and show."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from client import lines, live
+from client.session import Session, wake_embedded, with_session
+from client.tasks import TaskView
+from schemas.contract import TASK_WORKFLOW, SearchAttribute
+from schemas.errors import ArtifactMissing
+from schemas.outcome import EXIT_VERIFIED
+from schemas.state import AgentState
+from schemas.texts import TextRef
+from stores.artifacts import ArtifactStore
+from stores.records import EffectRow, RunRow
+from stores.settings import Settings
+from stores.temporal import SEARCH_ATTRIBUTES
+
+SHOWN_EFFECTS = 30
+EXCERPT_LINES = 12
+
+
+def ps(settings: Settings, limit: int, running_only: bool, as_json: bool) -> int:
+    """List tasks, newest first: those that Temporal knows, then those that only the ledger remembers."""
+    wake_embedded(settings)
+
+    async def work(session: Session) -> int:
+        listed = await _listed(session, limit, running_only)
+        if as_json:
+            print("\n".join(json.dumps(item, ensure_ascii=False) for item in listed), end="\n" if listed else "")
+        elif not listed:
+            print("no tasks")
+        else:
+            width = max(len(item["id"]) for item in listed)
+            for item in listed:
+                print(f"{item['id']:<{width}}  {item['status']:<40} {item['started']}  {item['spend']}")
+        return EXIT_VERIFIED
+
+    return with_session(settings, work)
+
+
+async def _listed(session: Session, limit: int, running_only: bool) -> list[dict[str, str]]:
+    query = f"WorkflowType = '{TASK_WORKFLOW}'" + (" AND ExecutionStatus = 'Running'" if running_only else "")
+    found: list[dict[str, str]] = []
+    keys = {key.name: key for key in SEARCH_ATTRIBUTES}
+    async for item in session.client.list_workflows(query, limit=limit):
+        said = item.typed_search_attributes
+        status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
+        usd = said.get(keys[SearchAttribute.SPEND_USD])
+        ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
+        label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
+        spend = "" if usd is None else f"${usd:.4f}"
+        started = item.start_time.isoformat(timespec="seconds")
+        found.append({"id": item.id, "status": label, "started": started, "spend": spend})
+    if running_only:
+        return found
+    known = {item["id"] for item in found}
+    rows = await asyncio.to_thread(session.tasks.rows, limit)
+    found += [_of_row(row) for row in rows if row.workflow_id not in known]
+    return sorted(found, key=lambda item: item["started"], reverse=True)[:limit]
+
+
+def _of_row(row: RunRow) -> dict[str, str]:
+    spend = lines.dollars(row.spend.microusd)
+    return {"id": row.workflow_id, "status": row.outcome.label, "started": row.started_at[:19], "spend": spend}
+
+
+def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: bool) -> int:
+    """Print everything about one task."""
+    wake_embedded(settings)
+
+    async def work(session: Session) -> int:
+        view = await session.tasks.look(task_id)
+        effects = await asyncio.to_thread(session.tasks.effects, view.first_run_id)
+        if as_json:
+            print(json.dumps(_as_json(view, effects, events, _difference(view, session.artifacts) if diff else None)))
+        else:
+            print("\n".join(_show_lines(view, effects, events, session.artifacts)))
+            if diff:
+                print("\ndifference of the workspace")
+                print(_difference(view, session.artifacts) or "  none recorded")
+        return EXIT_VERIFIED
+
+    return with_session(settings, work)
+
+
+def _as_json(view: TaskView, effects: Any, events: int, difference: str | None) -> dict[str, Any]:
+    state = view.state.model_dump(mode="json") if view.state else None
+    if state is not None:
+        state["events"] = state["events"][-events:] if events else []
+    return {
+        **live.ending_json(view),
+        "ended": view.ended,
+        "run_id": view.run_id,
+        "first_run_id": view.first_run_id,
+        "summary": view.summary.model_dump(mode="json") if view.summary else None,
+        "state": state,
+        "effects": [effect.model_dump(mode="json") for effect in effects],
+        "difference": difference,
+        "note": view.why_not,
+    }
+
+
+def _show_lines(view: TaskView, effects: Any, events: int, artifacts: ArtifactStore) -> Iterator[str]:
+    yield f"task         {view.id}"
+    yield f"run          {view.run_id}" + ("" if view.run_id == view.first_run_id else f", chain {view.first_run_id}")
+    if view.why_not:
+        yield f"note         {view.why_not}"
+    if view.summary:
+        yield f"name         {view.summary.name}"
+        if not view.ended:
+            yield f"status       {lines.status_line(view.summary)}"
+    if view.state:
+        yield from _state_lines(view.state, artifacts, view.ended)
+    yield from _effect_lines(effects)
+    if view.state and events:
+        yield f"last {min(events, len(view.state.events))} records"
+        yield from (f"  {lines.event_line(event)}" for event in view.state.events[-events:])
+    if view.ended:
+        yield from lines.ending_lines(view)
+
+
+def _state_lines(state: AgentState, artifacts: ArtifactStore, ended: bool) -> Iterator[str]:
+    yield f"started      {state.started_at}"
+    if state.goal:
+        yield "goal"
+        yield from _text(artifacts, state.goal)
+    for plan in state.plans:
+        yield from lines.plan_lines(plan, "")
+        for step in plan.steps:
+            if step.summary:
+                yield f"    {step.id}:"
+                yield from _text(artifacts, step.summary)
+    if ended:
+        return
+    yield "requirements"
+    for line, item in zip(lines.requirement_lines(state), state.requirements, strict=True):
+        yield line
+        if item.output and not item.met:
+            yield from _text(artifacts, item.output)
+    for observation in state.observations[-3:]:
+        yield f"{observation.id} {observation.tool} {observation.preview}: {observation.status.value}"
+        if observation.excerpt:
+            yield from _text(artifacts, observation.excerpt)
+    yield from lines.standing_lines(state)
+    yield f"spend        {lines.spend_line(state.spend)}"
+
+
+def _effect_lines(effects: Any) -> Iterator[str]:
+    rows: list[EffectRow] = list(effects)
+    if not rows:
+        return
+    yield f"effects      {len(rows)} in the ledger" + (", the last ones:" if len(rows) > SHOWN_EFFECTS else "")
+    for row in rows[-SHOWN_EFFECTS:]:
+        seq = row.effect_id.rpartition(":")[2]
+        claims = f"claimed {row.fence} times" if row.fence > 1 else ""
+        cost = f"{lines.dollars(row.charged.microusd)} {row.charged.tokens:,} tokens" if row.charged.model_calls else ""
+        more = ", ".join(part for part in (cost, claims) if part)
+        yield f"  {seq:>5} {row.kind.value:<6} {row.name:<28} {row.state.value:<11} {more}".rstrip()
+
+
+def _difference(view: TaskView, artifacts: ArtifactStore) -> str:
+    ref = view.result.difference if view.result else None
+    if ref is None and view.state and view.state.frames.t2:
+        ref = view.state.frames.t2.difference
+    return "\n".join(_text(artifacts, ref, indent="", limit=None)) if ref else ""
+
+
+def _text(
+    artifacts: ArtifactStore, ref: TextRef, indent: str = "    ", limit: int | None = EXCERPT_LINES
+) -> Iterator[str]:
+    try:
+        found = artifacts.get_text(ref).splitlines()
+    except ArtifactMissing as error:
+        found = [f"({error})"]
+    shown = found if limit is None else found[:limit]
+    yield from (f"{indent}{line}" for line in shown)
+    if len(shown) < len(found):
+        yield f"{indent}… {len(found) - len(shown)} more lines in sha256:{ref.sha256}"

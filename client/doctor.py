@@ -1,0 +1,166 @@
+"""`surefoot doctor`: what works on this machine, and the command that mends what does not."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from client.embedded import child_environment, server_of
+from client.session import polled
+from schemas.contract import workspace_queue
+from schemas.errors import LedgerUnavailable
+from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
+from schemas.workspace import WorkspaceKind
+from stores.database import UnknownRevision
+from stores.ledger import Ledger
+from stores.model_prices import key_variable
+from stores.sandbox_probe import probe_sandbox
+from stores.settings import Settings
+from stores.temporal import ServerUnreachable, connect, names_own_server
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+LEAST_FREE_BYTES = 1_000_000_000
+LEAST_PYTHON = (3, 11)
+PROGRAM_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    status: str
+    """``ok``; ``warn``: works without it, with less; ``fail``: must be mended."""
+    name: str
+    """What."""
+    detail: str
+    """What was found."""
+    mend: str = ""
+    """The command that mends it."""
+
+
+def doctor(settings: Settings, as_json: bool) -> int:
+    """Print every finding; exit code 6 where something must be mended."""
+    worst = EXIT_VERIFIED
+    for finding in _findings(settings):
+        if as_json:
+            print(json.dumps(asdict(finding), ensure_ascii=False), flush=True)
+        else:
+            mend = f"\n     → {finding.mend}" if finding.mend else ""
+            print(f"{finding.status:<4} {finding.name:<10} {finding.detail}{mend}", flush=True)
+        if finding.status == FAIL:
+            worst = EXIT_PREREQUISITE
+    return worst
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    yield _python()
+    yield _home(settings)
+    yield _database(settings)
+    yield _program(settings)
+    yield _sandbox()
+    yield _adapter()
+    yield from _tiers(settings)
+    yield from _server(settings)
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    fine = sys.version_info[:2] >= LEAST_PYTHON
+    return Finding(
+        OK if fine else FAIL, "python", version, "" if fine else "install Python 3.11 or newer; `make setup`"
+    )
+
+
+def _home(settings: Settings) -> Finding:
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=settings.home):
+            free = shutil.disk_usage(settings.home).free
+    except OSError as error:
+        return Finding(
+            FAIL, "home", f"{settings.home}: {error.strerror}", "set SUREFOOT_HOME to a folder you may write"
+        )
+    detail = f"{settings.home}, {free / 1e9:.1f} GB free"
+    if free < LEAST_FREE_BYTES:
+        return Finding(WARN, "home", detail, f"make room, or set SUREFOOT_HOME elsewhere; df -h {settings.home}")
+    return Finding(OK, "home", detail)
+
+
+def _database(settings: Settings) -> Finding:
+    try:
+        rows = Ledger(settings.database_url).runs(1)
+    except (LedgerUnavailable, UnknownRevision, SQLAlchemyError, OSError) as error:
+        return Finding(FAIL, "database", str(error), "set SUREFOOT_DATABASE_URL, or move the file away")
+    return Finding(OK, "database", f"{settings.database_url}" + ("" if rows else ", no ended runs yet"))
+
+
+def _program(settings: Settings) -> Finding:
+    command = [sys.executable, "-m", "workers.server"]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_SECONDS,
+            env=child_environment(settings),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Finding(FAIL, "temporal", f"no answer within {PROGRAM_SECONDS} s", "make setup")
+    if done.returncode:
+        return Finding(FAIL, "temporal", (done.stderr.strip().splitlines() or ["does not run"])[-1], "make setup")
+    found = json.loads(done.stdout)
+    return Finding(OK, "temporal", f"{found['version']} at {found['program']}")
+
+
+def _sandbox() -> Finding:
+    reason = probe_sandbox()
+    if reason is None:
+        return Finding(OK, "sandbox", "bubblewrap isolates commands")
+    mend = "apt-get install bubblewrap; until then `workspace: {kind: local}` runs commands without isolation"
+    return Finding(WARN, "sandbox", reason, mend)
+
+
+def _adapter() -> Finding:
+    if importlib.util.find_spec("litellm") is None:
+        return Finding(WARN, "litellm", "not installed: only rehearsed models can answer", "make setup-model")
+    return Finding(OK, "litellm", "installed")
+
+
+def _tiers(settings: Settings) -> Iterator[Finding]:
+    for tier, entry in settings.tiers.items():
+        name = entry.api_key_env or (None if entry.api_base else key_variable(entry.model))
+        if name and not os.environ.get(name):
+            yield Finding(FAIL, tier.value, f"{entry.model}: {name} is not set", f"export {name}=…")
+        else:
+            yield Finding(OK, tier.value, entry.model + (f", key in {name}" if name else ""))
+
+
+def _server(settings: Settings) -> list[Finding]:
+    if not names_own_server() and server_of(settings) is None:
+        return [Finding(WARN, "server", "the embedded server is not running; `run` starts it", "surefoot up")]
+    try:
+        return asyncio.run(_connected(settings))
+    except ServerUnreachable as error:
+        return [Finding(FAIL, "server", str(error), "surefoot up")]
+
+
+async def _connected(settings: Settings) -> list[Finding]:
+    client = await connect(settings)
+    findings = [Finding(OK, "server", f"{client.service_client.config.target_host}, namespace {client.namespace}")]
+    prefix, host = settings.queue_prefix, socket.gethostname()
+    for queue in (prefix, *(workspace_queue(prefix, kind.value, host) for kind in WorkspaceKind)):
+        if await polled(client, queue, activities=queue != prefix):
+            findings.append(Finding(OK, "worker", f"polls {queue}"))
+        else:
+            findings.append(Finding(WARN, "worker", f"none polls {queue}", "surefoot worker"))
+    return findings

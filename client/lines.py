@@ -1,0 +1,112 @@
+"""A task in plain lines: what happened, how it stands, how it ended."""
+
+from collections.abc import Iterator
+
+from client.tasks import TaskView
+from schemas.base import clip
+from schemas.budget import Spend
+from schemas.outcome import exit_code
+from schemas.plan import PlanVersion, StepStatus
+from schemas.scenario import MICROUSD_PER_USD
+from schemas.state import AgentState, Event, Summary
+
+STEP_MARK = {StepStatus.TODO: "○", StepStatus.DONE: "●", StepStatus.FAILED: "✗"}
+EVENT_CHARACTERS = 300
+REHEARSED_NOTICE = "REHEARSED: a script answers in place of a model. Nothing here shows what a model can do."
+
+
+def mark(ok: bool | None) -> str:
+    """Return the sign of good, bad or neither."""
+    return {True: "✓", False: "✗", None: "·"}[ok]
+
+
+def dollars(microusd: int) -> str:
+    """Return money as ``$0.0123``."""
+    return f"${microusd / MICROUSD_PER_USD:.4f}"
+
+
+def spend_line(spend: Spend) -> str:
+    """Return what was spent in a line."""
+    calls = f"{_counted(spend.model_calls, 'model call')}, {_counted(spend.tool_calls, 'action')}"
+    return f"{dollars(spend.microusd)}, {spend.tokens:,} tokens, {calls}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def event_line(event: Event) -> str:
+    """Return one record of a run in a line: time, sign, kind, place, text."""
+    text = clip(" ".join(event.text.split()), EVENT_CHARACTERS)
+    return f"{event.at[11:19]} {mark(event.ok)} {event.kind.value:<11} {event.place:<12} {text}"
+
+
+def plan_lines(plan: PlanVersion, current: str) -> Iterator[str]:
+    """Return a plan version with its steps ticked; the current one is pointed at."""
+    after = f", after {plan.after_step} failed" if plan.after_step else ""
+    yield f"plan v{plan.version}{after}: {plan.why}"
+    for step in plan.steps:
+        pointer = "▸" if step.id == current and step.status is StepStatus.TODO else " "
+        yield f" {pointer}{STEP_MARK[step.status]} {step.id} {step.title}"
+
+
+def status_line(summary: Summary) -> str:
+    """Return how a running task stands, in a line."""
+    met = f"{summary.requirements_met}/{summary.requirements_total} requirements"
+    label = "REHEARSED · " if summary.rehearsed else ""
+    return f"{label}{summary.status} {summary.place} · {summary.now} · {met} · {spend_line(summary.spend)}"
+
+
+def standing_lines(state: AgentState) -> Iterator[str]:
+    """Return what holds the task up or is asked of it."""
+    if state.paused_by is not None:
+        yield f"paused by {state.paused_by}"
+    if state.cancel is not None:
+        yield f"cancel asked by {state.cancel.by or 'unknown'}; the task will end as CANCELLED"
+
+
+def requirement_lines(state: AgentState) -> Iterator[str]:
+    """Return the requirements with their latest evidence."""
+    for item in state.requirements:
+        kind = "" if item.mandatory else " (not mandatory)"
+        yield f"  {mark(item.met)} {item.id}{kind}: {item.detail or 'not checked yet'}"
+
+
+def ending_lines(view: TaskView) -> Iterator[str]:
+    """Return how a task ended, and where to look further."""
+    if view.outcome is None:
+        return
+    yield f"outcome      {view.outcome.label}{_verified(view)}"
+    if view.outcome.detail:
+        yield f"reason       {view.outcome.detail}"
+    if view.state:
+        yield "requirements"
+        yield from requirement_lines(view.state)
+    if view.result and view.result.evaluator:
+        yield "evaluator (hidden from the agent)"
+        yield from (f"  {mark(check.met)} {check.id}: {check.detail}" for check in view.result.evaluator)
+    root = view.state.workspace.root if view.state and view.state.workspace else ""
+    if root:
+        yield f"files        {root}"
+    spend = view.state.spend if view.state else view.row.spend if view.row else None
+    if spend:
+        yield f"spend        {spend_line(spend)}"
+    if _rehearsed(view):
+        yield f"model        {REHEARSED_NOTICE}"
+    yield f"more         surefoot show {view.id} --diff"
+
+
+def ending_code(view: TaskView) -> int:
+    """Return the exit code that tells how a task ended."""
+    if view.outcome is None:
+        raise ValueError(f"{view.id} has not ended")
+    return exit_code(view.outcome)
+
+
+def _verified(view: TaskView) -> str:
+    verified = view.outcome.verified if view.outcome else None
+    return {True: ", verified by the evaluator", False: ", but the evaluator says no", None: ""}[verified]
+
+
+def _rehearsed(view: TaskView) -> bool:
+    return bool(view.result and view.result.summary.rehearsed)

@@ -1,0 +1,163 @@
+"""Scenario files: read, checked as a whole, and every problem named with file, line and field."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from client.problems import BadInput
+from client.scenario_problems import explain
+from client.yaml_document import MAX_BYTES, Document, Fault, Location, Unreadable, dotted, read_document
+from schemas.base import Frozen
+from schemas.rehearsal import Rehearsal
+from schemas.scenario import Scenario
+
+Wanted = TypeVar("Wanted", bound=Frozen)
+
+_TAGS = ("name", "entry", "file", "command", "json", "directory")
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a scenario."""
+
+    file: str
+    """The file as it was named."""
+    line: int
+    """Line, from 1."""
+    field: str
+    """The field, dotted; empty where the file as a whole is meant."""
+    text: str
+    """What is wrong; what is allowed."""
+
+    def __str__(self) -> str:
+        """Return ``file:line: field: what is wrong; what is allowed``."""
+        return f"{self.file}:{self.line}: " + (f"{self.field}: " if self.field else "") + self.text
+
+
+class ScenarioError(BadInput):
+    """A scenario that cannot be run; the author must mend it. Nothing was started."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        """Keep all problems, in the order of the file."""
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class ScenarioFile:
+    """A valid scenario and the file it came from."""
+
+    path: Path
+    """The file."""
+    scenario: Scenario
+    """What it says."""
+    document: Document
+    """Its lines."""
+
+    def problem(self, location: Location, text: str) -> Problem:
+        """Return a problem at ``location`` of this file."""
+        return Problem(str(self.path), self.document.line(location), dotted(location), text)
+
+    def beside(self, name: str) -> Path:
+        """Return the path of a file that the scenario names, relative to the scenario's own folder."""
+        return self.path.parent / name
+
+
+def load(path: Path) -> ScenarioFile:
+    """Return the scenario in ``path``. Raises ScenarioError with every problem found."""
+    document = _document(path)
+    scenario, found = _validated(document, Scenario)
+    found += _missing_files(document, path.parent)
+    return ScenarioFile(path, _flawless(path, document, scenario, found), document)
+
+
+def load_rehearsal(path: Path) -> Rehearsal:
+    """Return the rehearsed model's script in ``path``. Raises ScenarioError with every problem found."""
+    document = _document(path)
+    rehearsal, found = _validated(document, Rehearsal)
+    return _flawless(path, document, rehearsal, found)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of scenario files, for editors."""
+    return {"$schema": SCHEMA_DIALECT, **Scenario.model_json_schema(), "title": "Surefoot scenario"}
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise Unreadable(Fault(1, "", "no such file")) from error
+    except IsADirectoryError as error:
+        raise Unreadable(Fault(1, "", "a folder; name the scenario file in it")) from error
+    except OSError as error:
+        raise Unreadable(Fault(1, "", f"cannot be read: {error.strerror}")) from error
+
+
+def _document(path: Path) -> Document:
+    try:
+        return read_document(_bytes(path))
+    except Unreadable as error:
+        raise ScenarioError([_problem(path, error.fault)]) from error
+
+
+def _flawless(path: Path, document: Document, value: Wanted | None, found: list[Fault]) -> Wanted:
+    """Return ``value``, or raise all faults in the order of the file; the document's own say more than what follows."""
+    faults = {fault.field: fault for fault in (*found, *document.faults)}
+    if faults or value is None:
+        ordered = sorted(faults.values(), key=lambda fault: (fault.line, fault.field))
+        raise ScenarioError([_problem(path, fault) for fault in ordered])
+    return value
+
+
+def _problem(path: Path, fault: Fault) -> Problem:
+    return Problem(str(path), fault.line, fault.field, fault.text)
+
+
+def _validated(document: Document, model: type[Wanted]) -> tuple[Wanted | None, list[Fault]]:
+    try:
+        return model.model_validate_json(document.json_text, strict=True), []
+    except ValidationError as error:
+        whole = model.model_json_schema()
+        return None, [
+            Fault(document.line(item["loc"]), dotted(_without_tags(document, item["loc"])), explain(item, whole))
+            for item in error.errors(include_url=False)
+            if not _follows(item)
+        ]
+
+
+def _follows(error: ErrorDetails) -> bool:
+    """Whether a list is only called too short because its entries were refused."""
+    return error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]
+
+
+def _without_tags(document: Document, location: Location) -> Location:
+    """Leave out the parts of pydantic's location that are no fields: tags of unions, and ``[key]``."""
+    kept: Location = ()
+    for n, part in enumerate(location):
+        is_field = n == len(location) - 1 and isinstance(document.node(kept), yaml.MappingNode)
+        is_tag = part in _TAGS and document.node((*kept, part)) is None and not is_field
+        if part != "[key]" and not is_tag:
+            kept = (*kept, part)
+    return kept
+
+
+def _missing_files(document: Document, folder: Path) -> Iterator[Fault]:
+    """Check the files that the document names even where other fields are wrong."""
+    for location, kind in ((("rehearsal",), "file"), (("workspace", "seed"), "folder")):
+        node = document.node(location)
+        name = getattr(node, "value", None)
+        if node is None or not isinstance(name, str) or not name or node.tag.endswith(":null"):
+            continue
+        place = folder / name
+        if not (place.is_file() if kind == "file" else place.is_dir()):
+            wrong = f"{name} is no {kind}" if place.exists() else f"no such {kind}: {name}"
+            text = f"{wrong}; paths are relative to the scenario's folder {folder.resolve()}"
+            yield Fault(document.line(location), dotted(location), text)

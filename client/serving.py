@@ -1,0 +1,38 @@
+"""The commands about processes: up, down, worker."""
+
+import os
+import sys
+
+from client.embedded import child_environment, ensure_running, stop, worker_of
+from client.problems import PrerequisiteError
+from schemas.outcome import EXIT_VERIFIED
+from stores.settings import Settings
+from stores.temporal import names_own_server
+
+
+def up(settings: Settings, worker: bool) -> int:
+    """Start what is missing of the embedded server and say where it is."""
+    if names_own_server():
+        raise PrerequisiteError("Temporal's environment configuration names a server; there is nothing to start here")
+    server = ensure_running(settings, worker)
+    print(f"server  {server.address} (namespace {server.namespace})")
+    print(f"page    {server.ui_address}")
+    running = worker_of(settings)
+    print(f"worker  process {running.process.pid}" if running else "worker  none; `surefoot worker` runs one here")
+    print(f"home    {settings.home}")
+    return EXIT_VERIFIED
+
+
+def down(settings: Settings) -> int:
+    """Stop the embedded server with its worker; tasks go on at the next `up`."""
+    stopped = stop(settings)
+    print("stopped; unfinished tasks go on at the next `surefoot up`" if stopped else "nothing was running")
+    return EXIT_VERIFIED
+
+
+def worker(settings: Settings, arguments: list[str]) -> int:
+    """Become a worker process in the foreground."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    command = [sys.executable, "-m", "workers.main", *arguments]
+    os.execve(sys.executable, command, child_environment(settings))

@@ -1,0 +1,89 @@
+"""What a command needs to speak to tasks: a server that answers, the stores, and a typed client on both."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+
+from client.embedded import ensure_running, server_of, supervisor_of
+from client.problems import PrerequisiteError
+from client.tasks import Tasks
+from stores.artifacts import ArtifactStore
+from stores.ledger import Ledger
+from stores.settings import Settings
+from stores.temporal import connect, names_own_server
+
+Value = TypeVar("Value")
+
+FRESH_POLL_SECONDS = 75.0  # a poll lasts a minute: a worker that lives has polled within this time
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open connection with the stores of its home."""
+
+    settings: Settings
+    """Where everything is."""
+    client: Client
+    """Temporal."""
+    artifacts: ArtifactStore
+    """Texts and blobs."""
+    tasks: Tasks
+    """Tasks as they are seen from outside."""
+
+
+def start_embedded(settings: Settings, worker: bool) -> None:
+    """Start what is missing of the embedded server, unless Temporal's own configuration names another one."""
+    if not names_own_server():
+        ensure_running(settings, worker)
+
+
+def wake_embedded(settings: Settings) -> None:
+    """Bring the embedded server of a home that has been used back, and say so.
+
+    Raises PrerequisiteError where nothing was ever started, or it does not come up.
+    """
+    if names_own_server() or server_of(settings):
+        return
+    if not settings.temporal_db.exists():
+        raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
+    say("the embedded server is not running; starting it")
+    # a supervisor that is about to restart its server keeps what it was told about the worker
+    ensure_running(settings, worker=supervisor_of(settings) is None)
+
+
+def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:
+    """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable."""
+
+    async def run() -> Value:
+        artifacts = ArtifactStore(settings.artifacts_dir)
+        client = await connect(settings)
+        ledger = await asyncio.to_thread(Ledger, settings.database_url)
+        return await work(Session(settings, client, artifacts, Tasks(client, ledger, artifacts)))
+
+    return asyncio.run(run())
+
+
+async def polled(client: Client, queue: str, activities: bool = False) -> bool:
+    """Whether a worker takes workflow tasks (or activities) from ``queue``."""
+    kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY if activities else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=queue),
+        task_queue_type=kind,
+    )
+    described = await client.workflow_service.describe_task_queue(request)
+    newest = max((poller.last_access_time.ToSeconds() for poller in described.pollers), default=0)
+    return time.time() - newest < FRESH_POLL_SECONDS
+
+
+def say(text: str) -> None:
+    """Tell the person something that is not the command's result."""
+    print(f"surefoot: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,207 @@
+"""Tasks seen from outside: what is known of one, live from Temporal and afterwards from the records."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from pydantic import ValidationError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from client.problems import BadInput
+from schemas.base import clip
+from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
+from schemas.messages import Note, SignalName
+from schemas.outcome import Outcome, OutcomeKind
+from schemas.state import AgentState, Summary, TaskResult
+from stores.artifacts import ArtifactStore
+from stores.ledger import Ledger
+from stores.records import EffectRow, RunRow, UnsettledEffect
+
+Reply = TypeVar("Reply", AgentState, Summary)
+
+QUERY_TIMEOUT = timedelta(seconds=5)
+NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
+
+
+class UnknownTask(BadInput):
+    """No task has this id."""
+
+    def __init__(self, task_id: str) -> None:
+        """Name the id."""
+        super().__init__(f"no task {task_id}; `surefoot ps` lists the tasks")
+
+
+class NotATask(BadInput):
+    """The workflow is none of Surefoot's tasks."""
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """Everything that is known of a task now."""
+
+    id: str
+    """Its id."""
+    ended: bool
+    """Whether it has ended."""
+    run_id: str = ""
+    """Last run of its chain, as far as known."""
+    first_run_id: str = ""
+    """First run of its chain."""
+    summary: Summary | None = None
+    """Its own summary; None where it was not to be had."""
+    state: AgentState | None = None
+    """Its state; None likewise."""
+    result: TaskResult | None = None
+    """Its result, where it completed and Temporal still knows it."""
+    outcome: Outcome | None = None
+    """How it ended."""
+    row: RunRow | None = None
+    """Its row in the ledger, once it has ended."""
+    why_not: str = ""
+    """Why summary and state are missing."""
+
+
+class Tasks:
+    """Speaks to Temporal about tasks and reads what they left in the stores."""
+
+    def __init__(self, client: Client, ledger: Ledger, artifacts: ArtifactStore) -> None:
+        """Use these three; nothing is opened or closed here."""
+        self._client = client
+        self._ledger = ledger
+        self._artifacts = artifacts
+
+    async def look(self, task_id: str) -> TaskView:
+        """Return what is known of a task. Raises UnknownTask, NotATask; RPCError where the server is down."""
+        described = await self._describe(task_id)
+        row = await asyncio.to_thread(self._ledger.run, task_id)
+        if described is None:
+            if row is None:
+                raise UnknownTask(task_id)
+            return self._from_row(row)
+        if described.workflow_type != TASK_WORKFLOW:
+            raise NotATask(f"{task_id} is a workflow of type {described.workflow_type}, not a task")
+        run_id = described.run_id
+        if described.status is WorkflowExecutionStatus.RUNNING:
+            return await self._running(described)
+        return await self._ended(described, row if row and row.run_id == run_id else None)
+
+    async def send(self, task_id: str, name: SignalName, note: Note) -> None:
+        """Send a message. Raises UnknownTask; BadInput where the task has ended."""
+        try:
+            await self._client.get_workflow_handle(task_id).signal(name.value, note)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            view = await self.look(task_id)
+            label = view.outcome.label if view.outcome else "unknown"
+            raise BadInput(f"{task_id} has ended as {label}; nothing was sent") from error
+
+    async def state(self, task_id: str) -> AgentState | None:
+        """Return the state of a running task, or None where no worker answers."""
+        return await self._query(task_id, STATE_QUERY, AgentState)
+
+    def effects(self, first_run_id: str) -> Sequence[EffectRow]:
+        """Return the chain's effects from the ledger."""
+        return self._ledger.rows(first_run_id)
+
+    def unsettled(self, first_run_id: str) -> Sequence[UnsettledEffect]:
+        """Return the chain's effects that are open, with the processes that they run in."""
+        return self._ledger.unsettled(first_run_id)
+
+    def rows(self, limit: int) -> Sequence[RunRow]:
+        """Return the latest ended runs from the ledger."""
+        return self._ledger.runs(limit)
+
+    async def _describe(self, task_id: str) -> WorkflowExecutionDescription | None:
+        try:
+            return await self._client.get_workflow_handle(task_id).describe()
+        except RPCError as error:
+            if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
+                return None
+            raise
+
+    async def _running(self, described: WorkflowExecutionDescription) -> TaskView:
+        task_id, first = described.id, described.raw_info.first_run_id
+        summary = await self._query(task_id, SUMMARY_QUERY, Summary)
+        state = await self._query(task_id, STATE_QUERY, AgentState) if summary else None
+        why_not = "" if state else "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
+        return TaskView(task_id, False, described.run_id, first, summary=summary, state=state, why_not=why_not)
+
+    async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Reply | None:
+        handle = self._client.get_workflow_handle(task_id)
+        try:
+            reply: Reply = await handle.query(name, result_type=kind, rpc_timeout=QUERY_TIMEOUT)
+            return reply
+        except (WorkflowQueryFailedError, WorkflowQueryRejectedError):
+            return None
+        except RPCError as error:
+            if error.status in NO_ANSWER:
+                return None
+            raise
+
+    async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None) -> TaskView:
+        handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=TaskResult)
+        result: TaskResult | None = None
+        try:
+            result = await handle.result()
+            outcome = result.outcome
+        except WorkflowFailureError as error:
+            outcome = row.outcome if row else _of_failure(described.status, error)
+        state = self._kept_state(result, row)
+        return TaskView(
+            described.id,
+            ended=True,
+            run_id=described.run_id,
+            first_run_id=described.raw_info.first_run_id,
+            summary=result.summary if result else None,
+            state=state,
+            result=result,
+            outcome=outcome,
+            row=row,
+            why_not="" if state else "its final state was not recorded",
+        )
+
+    def _from_row(self, row: RunRow) -> TaskView:
+        state = self._kept_state(None, row)
+        return TaskView(
+            row.workflow_id,
+            ended=True,
+            run_id=row.run_id,
+            first_run_id=row.first_run_id,
+            state=state,
+            outcome=row.outcome,
+            row=row,
+            why_not="Temporal has forgotten it; this is from the ledger",
+        )
+
+    def _kept_state(self, result: TaskResult | None, row: RunRow | None) -> AgentState | None:
+        ref = (result.state if result else None) or (row.state if row else None)
+        if ref is None:
+            return None
+        try:
+            return AgentState.model_validate_json(self._artifacts.get_bytes(ref))
+        except ValidationError:
+            return None  # written by another version: the row and the result still tell the end
+
+
+def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureError) -> Outcome:
+    """Return the outcome of a run that ended without recording one."""
+    cause = error.cause
+    if status is WorkflowExecutionStatus.CANCELED:
+        return Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
+    if isinstance(cause, ApplicationError):
+        kind, detail = cause.type or "ApplicationError", cause.message
+    else:
+        kind, detail = type(cause).__name__, str(cause)
+    return Outcome(kind=OutcomeKind.FAILED, error_type=kind, detail=clip(detail))

@@ -1,0 +1,73 @@
+"""The commands that send a running task a message: pause, resume, cancel, steer."""
+
+import asyncio
+import getpass
+import json
+import time
+import uuid
+
+from client.session import Session, say, wake_embedded, with_session
+from schemas.messages import Note, SignalName
+from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
+from schemas.state import AgentState, EventKind
+from stores.settings import Settings
+
+ANSWER_SECONDS = 5.0
+POLL_SECONDS = 0.1
+LATER = {
+    SignalName.PAUSE: "nothing new starts before `surefoot resume {id}`",
+    SignalName.RESUME: "the task goes on",
+    SignalName.CANCEL: "the task will end as CANCELLED",
+    SignalName.STEER: "the next decision sees the message",
+}
+
+
+def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str | None, as_json: bool) -> int:
+    """Send a message, wait until the task shows that it was received, and print what came of it.
+
+    A refused message counts as bad input. Where no worker answers in time the message is still delivered later.
+    """
+    wake_embedded(settings)
+    note = Note(text=text, by=by or _user(), id=uuid.uuid4().hex)
+
+    async def work(session: Session) -> int:
+        await session.tasks.send(task_id, name, note)
+        answer, accepted = await _answer(session, task_id, name, note)
+        later = LATER[name].format(id=task_id) if accepted else ""
+        if as_json:
+            shown = {"id": task_id, "message": name.value, "sender_id": note.id, "accepted": accepted, "answer": answer}
+            print(json.dumps(shown), flush=True)
+        else:
+            print(f"{task_id}: {answer}" + (f"; {later}" if later else ""), flush=True)
+        return EXIT_BAD_INPUT if accepted is False else EXIT_VERIFIED
+
+    return with_session(settings, work)
+
+
+async def _answer(session: Session, task_id: str, name: SignalName, note: Note) -> tuple[str, bool | None]:
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while time.monotonic() < deadline:
+        view = await session.tasks.look(task_id)
+        if view.state and note.id in view.state.seen_ids:
+            return _recorded(view.state, name, note)
+        if view.ended:
+            label = view.outcome.label if view.outcome else "unknown"
+            return f"the task ended as {label} before it saw the message", False
+        await asyncio.sleep(POLL_SECONDS)
+    say("sent, but no worker has taken it yet; it will be received when one polls")
+    return "sent", None
+
+
+def _recorded(state: AgentState, name: SignalName, note: Note) -> tuple[str, bool | None]:
+    said = f"{name.value} from {note.by}"
+    for event in reversed(state.events):
+        if event.kind is EventKind.MESSAGE and event.text.startswith(said):
+            return event.text.rpartition("→ ")[2], event.ok
+    return "received", None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no entry in the user database, as in some containers
+        return "unknown"
