@@ -15,7 +15,7 @@ from activities.workspaces.excerpts import MAX_EXCERPT_CHARACTERS, head_and_tail
 from activities.workspaces.opening import INCOMING
 from activities.workspaces.processes import end_guard
 from activities.workspaces.stopping import Stopped
-from schemas.actions import Observation, ObservationStatus
+from schemas.actions import Observation, ObservationStatus, headline
 from schemas.base import rebuild
 from schemas.budget import Reservation, Spend
 from schemas.digest import digest_envelope, sha256_text
@@ -155,13 +155,14 @@ class Actions:
         return ActionReply(observation=observation, charged=charged, chain=totals.spend, over=over)
 
     def _observation(self, request: ActionRequest, result: ToolResult) -> Observation:
+        """Return the observation; its excerpt says what was done and how it ended before it quotes the output."""
         excerpt = head_and_tail(result.text, MAX_EXCERPT_CHARACTERS)
-        return Observation(
-            **_identity(request),
-            status=result.status,
+        bare = _observe(request, result.status, result.summary)
+        headed = f"{headline(bare)}\n{excerpt}"
+        return rebuild(
+            bare,
             exit_code=result.exit_code,
-            summary=line_of(result.summary, MAX_SUMMARY_CHARACTERS),
-            excerpt=self._artifacts.put_text(excerpt) if excerpt else None,
+            excerpt=self._artifacts.put_text(headed) if excerpt else None,
             output=self._artifacts.put_text(result.text) if excerpt != result.text else None,
         )
 

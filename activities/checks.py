@@ -11,10 +11,11 @@ from activities.frames import changed_paths
 from activities.workspaces.commands import CommandResult, Ending, run_command
 from activities.workspaces.excerpts import head_and_tail, last_line, line_of
 from activities.workspaces.globs import matches_any
-from activities.workspaces.manifest import EntryKind, Manifest, load_manifest, scan
+from activities.workspaces.manifest import EntryKind, Manifest, load_manifest
 from activities.workspaces.matching import MatchFailed, found_in
 from activities.workspaces.paths import PathRefused, lookup, read_file, split_path
 from activities.workspaces.sandbox import shell_command
+from activities.workspaces.scanning import scan
 from activities.workspaces.stopping import Stopped
 from schemas.checks import Check, CheckResult, CommandCheck, DirectoryCheck, FileCheck, JsonCheck
 from schemas.effects import ProcessGroup

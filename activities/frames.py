@@ -5,15 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from activities.workspaces.excerpts import head_and_tail, in_lines
-from activities.workspaces.manifest import (
-    Entry,
-    EntryKind,
-    Manifest,
-    kept_text,
-    load_manifest,
-    save_manifest,
-    scan,
-)
+from activities.workspaces.manifest import Entry, EntryKind, Manifest, Texts, load_manifest, save_manifest
+from activities.workspaces.scanning import scan
 from schemas.base import clip
 from schemas.frames import Frame
 from schemas.workspace import SnapshotRequest
@@ -39,7 +32,7 @@ def take_frame(root: Path, artifacts: ArtifactStore, request: SnapshotRequest, s
         text=artifacts.put_text(describe(now, artifacts)),
         difference=artifacts.put_text(difference) if difference else None,
         manifest=save_manifest(now, artifacts),
-        files=_files(now),
+        files=now.files,
         skipped_files=now.skipped,
     )
 
@@ -51,11 +44,11 @@ def describe(manifest: Manifest, artifacts: ArtifactStore) -> str:
     listed = lines[:MAX_LISTED_FILES]
     if len(lines) > MAX_LISTED_FILES:
         listed.append(f"… {len(lines) - MAX_LISTED_FILES:,} more files")
-    head = f"{_files(manifest):,} files in the workspace" if entries else "The workspace is empty."
+    head = f"{manifest.files:,} files in the workspace" if entries else "The workspace is empty."
     if manifest.skipped:
         head += f"; {manifest.skipped:,} files are beyond the frame's bounds and were not read"
     parts = [head, in_lines(listed, MAX_LIST_CHARACTERS)] if entries else [head]
-    return "\n".join([*parts, *_excerpts(entries, artifacts)])
+    return "\n".join([*parts, *_excerpts(entries, Texts(manifest, artifacts))])
 
 
 def describe_difference(before: Manifest, now: Manifest, artifacts: ArtifactStore, limit: int) -> str:
@@ -63,13 +56,14 @@ def describe_difference(before: Manifest, now: Manifest, artifacts: ArtifactStor
     names = changed_paths(before, now)
     if not names:
         return ""
-    said = [f"{_verb(before, now, path)} {path}" for path in names[:MAX_NAMED_CHANGES]]
+    said = [_said(before.entries.get(path), now.entries.get(path), path) for path in names[:MAX_NAMED_CHANGES]]
     if len(names) > MAX_NAMED_CHANGES:
         said.append(f"… {len(names) - MAX_NAMED_CHANGES:,} more changes")
     lines = [*said, ""]
     size = 0
+    old, new = Texts(before, artifacts), Texts(now, artifacts)
     for path in names:
-        added = _file_difference(path, before.entries.get(path), now.entries.get(path), artifacts)
+        added = _file_difference(path, (before.entries.get(path), old.of(path)), (now.entries.get(path), new.of(path)))
         lines += added
         size += sum(len(line) + 1 for line in added)
         if size > limit:
@@ -86,18 +80,16 @@ def changed_paths(before: Manifest, now: Manifest) -> list[str]:
     )
 
 
-def _files(manifest: Manifest) -> int:
-    return sum(entry.kind is not EntryKind.FOLDER for entry in manifest.entries.values())
-
-
 def _identity(entry: Entry | None) -> tuple[str, int, str] | None:
     return None if entry is None else (entry.kind, entry.mode, entry.sha256)
 
 
-def _verb(before: Manifest, now: Manifest, path: str) -> str:
-    if path not in before.entries:
-        return "created"
-    return "changed" if path in now.entries else "deleted"
+def _said(old: Entry | None, new: Entry | None, path: str) -> str:
+    if old is None:
+        return f"now an empty folder: {path}" if new and new.kind is EntryKind.FOLDER else f"created {path}"
+    if new is None:
+        return f"no empty folder any more: {path}" if old.kind is EntryKind.FOLDER else f"deleted {path}"
+    return f"changed {path}"
 
 
 def _list_line(path: str, entry: Entry) -> str:
@@ -109,16 +101,16 @@ def _list_line(path: str, entry: Entry) -> str:
     return f"{path}  ({entry.size_bytes:,} bytes{executable})"
 
 
-def _excerpts(entries: dict[str, Entry], artifacts: ArtifactStore) -> list[str]:
+def _excerpts(entries: dict[str, Entry], texts: Texts) -> list[str]:
     shown: list[str] = []
     left = MAX_EXCERPTS_CHARACTERS
     latest = sorted(entries.items(), key=lambda item: (-item[1].modified_ns, item[0]))
-    for path, entry in latest:
+    for path, _ in latest:
         heading = f"\n--- {path} ---"
         room = min(MAX_EXCERPT_CHARACTERS, left - len(heading) - 2)
         if room < MAX_EXCERPT_CHARACTERS // 10:
             break
-        text = kept_text(entry, artifacts)
+        text = texts.of(path)
         if text is None:
             continue
         shown.append(f"{heading}\n{head_and_tail(text, room) or '(empty)'}")
@@ -126,18 +118,22 @@ def _excerpts(entries: dict[str, Entry], artifacts: ArtifactStore) -> list[str]:
     return shown
 
 
-def _file_difference(path: str, old: Entry | None, new: Entry | None, artifacts: ArtifactStore) -> list[str]:
-    before = "" if old is None else kept_text(old, artifacts)
-    after = "" if new is None else kept_text(new, artifacts)
+def _file_difference(
+    path: str, before: tuple[Entry | None, str | None], after: tuple[Entry | None, str | None]
+) -> list[str]:
+    (old, old_text), (new, new_text) = before, after
     lines: list[str] = []
+    if EntryKind.FOLDER in (old and old.kind, new and new.kind):
+        return lines
     if old is not None and new is not None and old.mode != new.mode:
         lines.append(f"mode of {path} changed from {old.mode:o} to {new.mode:o}")
     if old is not None and new is not None and old.sha256 == new.sha256:
         return lines
-    if before is None or after is None:
+    if (old is not None and old_text is None) or (new is not None and new_text is None):
         sizes = [f"{entry.size_bytes:,} bytes" if entry else "nothing" for entry in (old, new)]
         return [*lines, f"{path}: from {sizes[0]} to {sizes[1]}, no small text on both sides"]
-    return [*lines, *_text_difference(path, before.splitlines(), after.splitlines(), old is None, new is None)]
+    texts = (old_text or "").splitlines(), (new_text or "").splitlines()
+    return [*lines, *_text_difference(path, *texts, old is None, new is None)]
 
 
 def _text_difference(path: str, before: list[str], after: list[str], created: bool, deleted: bool) -> list[str]:

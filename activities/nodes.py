@@ -8,7 +8,8 @@ from activities.model.calls import Answered, ModelCalls
 from activities.model.citations import checked_verdict
 from activities.model.port import Gateways
 from activities.model.replies import ActionAnswer, ActionsAnswer, PlanAnswer, VerdictAnswer, read_reply
-from activities.model.reply_schema import reply_schema
+from activities.model.reply_schema import Offer, reply_schema
+from activities.prompting import EVIDENCE
 from activities.registration import implements
 from activities.tools.registry import TOOLS, argument_schema, check_action
 from schemas import contract
@@ -80,12 +81,14 @@ class ModelNodes:
         return await self._ask(request, self._text)
 
     async def _ask(self, request: ModelRequest, build: Callable[[Answered], Built]) -> Built:
-        arguments = {name: argument_schema(TOOLS[name]) for name in request.tools if name in TOOLS}
+        offer = Offer(
+            arguments={name: argument_schema(TOOLS[name]) for name in request.tools if name in TOOLS},
+            max_actions=request.max_actions,
+            labels=[text.label for text in request.context if text.label and text.slot in EVIDENCE],
+        )
         # a provider's own strict mode refuses bounds on strings; a server of one's own keeps to them
         bounded = request.choice.api_base is not None
-        schema = None
-        if request.choice.structured_output:
-            schema = reply_schema(request.node, arguments, request.max_actions, bounded)
+        schema = reply_schema(request.node, offer, bounded) if request.choice.structured_output else None
         return await self._calls.ask(request, schema, build)
 
     def _plan(self, answered: Answered) -> PlanReply:

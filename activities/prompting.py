@@ -114,8 +114,8 @@ def _delimited(label: str, content: str, mark: str) -> str:
 def _repair(request: RepairRequest, reply: str, mark: str) -> str:
     return (
         "\n\n# Second attempt\n\n"
-        "All of the above was asked before. The reply to it, between the next two marks, could not be read:\n"
-        f"{_delimited('rejected-reply', reply, mark)}\n"
+        "All of the above was asked before. What came back, between the next two marks, could not be read. It proves "
+        f"nothing and must not be cited:\n<<<REJECTED {mark}>>>\n{reply}\n<<<END REJECTED {mark}>>>\n"
         f"Fault found by the parser: {request.problem}\n"
         "Do not comment on this fault. Respond to the request above with one JSON object in the form it asks for, "
         "and with nothing else."

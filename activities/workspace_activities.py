@@ -8,9 +8,10 @@ from activities.actions import Actions
 from activities.checks import Checks
 from activities.frames import describe_difference, take_frame
 from activities.registration import implements
-from activities.workspaces.manifest import load_manifest, scan
+from activities.workspaces.manifest import load_manifest
 from activities.workspaces.opening import Opening, workspace_root
 from activities.workspaces.processes import end_guard
+from activities.workspaces.scanning import scan
 from activities.workspaces.stopping import or_cancelled, to_the_end
 from schemas import contract
 from schemas.checks import Check

@@ -115,7 +115,7 @@ def _show_lines(view: TaskView, effects: Any, events: int, artifacts: ArtifactSt
     if view.state:
         yield from _state_lines(view.state, artifacts, view.ended)
     yield from _effect_lines(effects)
-    if view.state and events:
+    if view.state and view.state.events and events:
         yield f"last {min(events, len(view.state.events))} records"
         yield from (f"  {lines.event_line(event)}" for event in view.state.events[-events:])
     if view.ended:

@@ -26,7 +26,7 @@ from client.session import Session, start_embedded, with_session
 from client.submit import freeze, start
 from schemas.base import rebuild
 from schemas.effects import ProcessGroup
-from schemas.outcome import EXIT_FAILED, EXIT_VERIFIED, OutcomeKind
+from schemas.outcome import EXIT_FAILED, EXIT_VERIFIED, Outcome, OutcomeKind
 from stores.records import UnsettledEffect
 from stores.running import Process, is_alive
 from stores.settings import Settings
@@ -163,7 +163,7 @@ async def _close(session: Session, task_id: str, drama: Drama, seconds: float) -
     )
     for name, then, now in rows:
         _say(f"{name:<46}{then:>14}{now:>14}")
-    held = list(_claims(view.outcome and view.outcome.verified, view.outcome and view.outcome.kind, before, after))
+    held = list(_claims(view.outcome, before, after))
     for good, claim in held:
         _say(f"{lines.mark(good)} {claim}")
     recovered = f"{drama.recovered_after_seconds:.1f} s" if drama.recovered_after_seconds else "unknown"
@@ -172,11 +172,10 @@ async def _close(session: Session, task_id: str, drama: Drama, seconds: float) -
     return EXIT_VERIFIED if all(good for good, _ in held) else EXIT_FAILED
 
 
-def _claims(
-    verified: bool | None, kind: OutcomeKind | None, before: Figures, after: Figures
-) -> Iterator[tuple[bool, str]]:
+def _claims(outcome: Outcome | None, before: Figures, after: Figures) -> Iterator[tuple[bool, str]]:
     """Yield what the demo claims, each with whether it held."""
-    yield kind is OutcomeKind.FINISHED and verified is True, "finished, and the hidden evaluator agrees"
+    finished = outcome is not None and outcome.kind is OutcomeKind.FINISHED and outcome.verified is True
+    yield finished, "finished, and the hidden evaluator agrees"
     yield after.answered_twice == 0, "no answered request was asked again"
     yield after.billed <= after.spent and after.unexplained == 0, "every micro-dollar of the bill is accounted for"
     yield after.spent >= before.spent > 0, "nothing that was spent before the kill was forgotten"

@@ -55,6 +55,13 @@ def ensure_running(settings: Settings, worker: bool) -> ServerRecord:
 
 def stop(settings: Settings) -> bool:
     """Stop the supervisor with all it keeps running; False where nothing ran. Raises PrerequisiteError."""
+    if not settings.run_dir.is_dir():
+        return False
+    with exclusive_lock(settings.run_dir / START_LOCK):
+        return _stop(settings)
+
+
+def _stop(settings: Settings) -> bool:
     supervisor, server = supervisor_of(settings), server_of(settings)
     left = [found.process for found in (supervisor, server) if found]
     if not left:
@@ -112,6 +119,8 @@ def last_lines(path: Path, count: int = LOG_LINES) -> str:
 
 
 def _start_supervisor(settings: Settings, worker: bool) -> subprocess.Popen[bytes]:
+    for name in (SERVER_FILE, WORKER_FILE):  # of a supervisor that was killed: not what we are about to wait for
+        (settings.run_dir / name).unlink(missing_ok=True)
     path = settings.logs_dir / "supervisor.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > SUPERVISOR_LOG_BYTES:

@@ -107,10 +107,6 @@ class Tasks:
             label = view.outcome.label if view.outcome else "unknown"
             raise BadInput(f"{task_id} has ended as {label}; nothing was sent") from error
 
-    async def state(self, task_id: str) -> AgentState | None:
-        """Return the state of a running task, or None where no worker answers."""
-        return await self._query(task_id, STATE_QUERY, AgentState)
-
     def effects(self, first_run_id: str) -> Sequence[EffectRow]:
         """Return the chain's effects from the ledger."""
         return self._ledger.rows(first_run_id)

@@ -65,8 +65,13 @@ class Observation(Frozen):
     summary: Line = ""
     """What happened, in a line written by code."""
     excerpt: TextRef | None = None
-    """Bounded text for prompts: head and tail of the output."""
+    """Bounded text for prompts: the headline, then head and tail of the output; None where there is no output."""
     output: TextRef | None = None
     """The whole output, where it is longer than the excerpt."""
     effect_id: str | None = None
     """Key in the ledger; None where nothing was performed."""
+
+
+def headline(observation: Observation) -> str:
+    """Return what was done and how it ended in a line, as prompts and records show it."""
+    return f"{observation.tool} {observation.preview}: {observation.status.value}. {observation.summary}"

@@ -9,8 +9,8 @@ from schemas.texts import ContextText, TextRef, estimate_tokens
 
 FRAMING_TOKENS = 24
 """Role markers around the two messages."""
-TEXT_OVERHEAD_TOKENS = 26
-"""Delimiters around one text, without its label."""
+TEXT_OVERHEAD_TOKENS = 28
+"""Delimiters around one text and its place in the reply's schema, without its label."""
 REQUEST_OVERHEAD_TOKENS = 480
 """Message framing, the reply's JSON Schema and the sentences around a repair."""
 TOOL_OVERHEAD_TOKENS = 200
@@ -33,7 +33,7 @@ def prompt_tokens(
 
 def _text_tokens(text: ContextText) -> int:
     size = estimate_tokens(text.inline) if text.ref is None else text.ref.tokens
-    return size + 2 * estimate_tokens(text.label) + TEXT_OVERHEAD_TOKENS
+    return size + 3 * estimate_tokens(text.label) + TEXT_OVERHEAD_TOKENS
 
 
 def rendered_tokens(system: str, user: str, reply_schema: Mapping[str, Any] | None) -> int:

@@ -23,6 +23,7 @@ class DecisionKind(StrEnum):
 
     FINISH = "FINISH"
     CONTINUE = "CONTINUE"
+    PLAN = "PLAN"
     REPLAN = "REPLAN"
     STOP = "STOP"
     CANCEL = "CANCEL"

@@ -1,6 +1,8 @@
 """Seeds: the files that a workspace starts with, as one deterministic tar."""
 
 import io
+import os
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -36,9 +38,36 @@ def unpack_seed(data: bytes, folder: Path) -> None:
             size = sum(member.size for member in members)  # a sparse member's real size, whatever the tar's own size
             if size > MAX_SEED_BYTES:
                 raise SeedInvalid(f"the seed unpacks to {size:,} bytes, more than {MAX_SEED_BYTES:,}")
-            archive.extractall(folder, members=members, filter="data")
+            # links come last: nothing is written through one
+            for member in sorted(members, key=lambda member: member.issym()):
+                _extract(archive, member, folder)
     except (tarfile.TarError, OSError, ValueError) as error:
         raise SeedInvalid(f"the seed cannot be unpacked: {error}") from error
+    for member in members:
+        if member.issym():
+            _inner_target(folder, folder / member.name)
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write one member. Python's own extraction filters are missing before 3.11.4, which Debian 12 does not have."""
+    name = Path(member.name)
+    if name.is_absolute() or ".." in name.parts:
+        raise SeedInvalid(f"the seed holds {member.name}, which is outside the workspace")
+    path = folder / name
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if member.issym():
+        path.symlink_to(member.linkname)
+        return
+    content = archive.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise SeedInvalid(f"the seed holds {member.name}, which is neither a file nor a folder nor a link")
+    with content, path.open("xb") as file:
+        shutil.copyfileobj(content, file)
+    path.chmod(0o755 if member.mode & 0o100 else 0o644)
+    os.utime(path, (member.mtime, member.mtime))
 
 
 def _walk(folder: Path) -> list[Path]:

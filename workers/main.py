@@ -39,7 +39,7 @@ class Serves(StrEnum):
 def make_parts(settings: Settings, model: Gateway | None) -> Parts:
     """Open the stores, and choose who answers for models."""
     artifacts = ArtifactStore(settings.artifacts_dir)
-    gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.logs_dir), models=model)
+    gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.rehearsed_record), models=model)
     return Parts(ledger=Ledger(settings.database_url), artifacts=artifacts, gateways=gateways)
 
 

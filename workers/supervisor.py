@@ -73,8 +73,9 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGUSR1, self._worker_wanted.set)
+        before = read_record(self._run_dir / SUPERVISOR_FILE, SupervisorRecord)
+        self._note(worker=before.worker if before else None)
         await self._end_left_behind()
-        self._note()
         if with_worker:
             self._worker_wanted.set()
         server, worker = asyncio.create_task(self._server().run()), asyncio.create_task(self._keep_worker())
@@ -91,13 +92,14 @@ class Supervisor:
 
     async def _end_left_behind(self) -> None:
         """End what a killed supervisor left: its worker first, then its server."""
-        before = read_record(self._run_dir / SUPERVISOR_FILE, SupervisorRecord)
-        left = [before.worker] if before and before.worker and is_alive(before.worker) else []
+        worker = self._record.worker
+        left = [worker] if worker and is_alive(worker) else []
         for process in (*left, *_servers_on(self._settings.temporal_db)):
             log.warning("ending process %d, left behind by an earlier supervisor", process.pid)
             await _end_stranger(process, WORKER_GRACE_SECONDS)
         for name in (SERVER_FILE, WORKER_FILE):
             (self._run_dir / name).unlink(missing_ok=True)
+        self._note(worker=None)
 
     def _note(self, **changes: object) -> None:
         self._record = rebuild(self._record, **changes)

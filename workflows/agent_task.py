@@ -66,7 +66,7 @@ class AgentTask:
             match decision.kind:
                 case DecisionKind.CONTINUE:
                     await self.steps.attempt()
-                case DecisionKind.REPLAN:
+                case DecisionKind.PLAN | DecisionKind.REPLAN:
                     await self.steps.write_plan(decision)
                 case _:
                     raise Ended(decision)

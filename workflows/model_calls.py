@@ -18,6 +18,7 @@ from schemas.calls import (
 from schemas.contract import ActivityRef
 from schemas.effects import CallReceipt, CallStatus
 from schemas.models import TIER_OF_NODE, Node
+from schemas.sizing import prompt_tokens
 from schemas.state import EventKind
 from workflows.calls import Calls, failed
 from workflows.control import budget, context
@@ -27,6 +28,7 @@ First = TypeVar("First")
 Second = TypeVar("Second")
 
 MAX_AMBIGUOUS_IN_A_ROW = 3
+MAX_REPAIRED_TOKENS = 20_000  # a repair quotes the reply; a longer one is not worth sending again
 MAX_ENLARGED = 2  # a prompt that outgrew its reservation twice is asked no third time
 
 
@@ -48,7 +50,7 @@ class ModelCalls:
         if problem is None:
             return reply
         self._note_unusable(reply.receipt, problem, place)
-        if reply.receipt.raw is None:
+        if reply.receipt.raw is None or reply.receipt.raw.tokens > MAX_REPAIRED_TOKENS:
             return reply
         repair = RepairRequest(reply=reply.receipt.raw, problem=problem.detail)
         second = await self._ask_answered(ref, place, learned, repair)
@@ -89,10 +91,8 @@ class ModelCalls:
         choice = spec.models[TIER_OF_NODE[node]]
         prompt = next(item for item in state.prompts if item.node is node)
         texts = context.build_context(spec, state, node, learned)
-        tokens = budget.prompt_tokens(prompt.template, texts)
-        if repair:
-            tokens += repair.reply.tokens + budget.repair_tokens(repair.problem)
         proposing = node is Node.PROPOSE_ACTION
+        tokens = prompt_tokens(prompt.template, texts, repair, len(spec.tools) if proposing else 0)
         return ModelRequest(
             key=self.journal.next_key(),
             node=node,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from temporalio import workflow
 
 from schemas import contract
-from schemas.actions import Observation, ObservationStatus, ProposedAction
+from schemas.actions import Observation, ObservationStatus, ProposedAction, headline
 from schemas.base import clip, rebuild
 from schemas.budget import add, greater
 from schemas.calls import Verdict, VerdictReply
@@ -192,10 +192,11 @@ class Steps:
         for index, action in enumerate(actions):
             observation = await self._perform(action, place)
             self.journal.change(observations=(*self.state.observations, observation))
-            text = f"{observation.tool} {observation.preview}: {observation.status.value}. {observation.summary}"
             ok = observation.status is ObservationStatus.SUCCEEDED
             refs = tuple(item for item in (observation.id, observation.effect_id) if item)
-            self.journal.note(EventKind.OBSERVATION, text, place=observation.action_id, ok=ok, refs=refs)
+            self.journal.note(
+                EventKind.OBSERVATION, headline(observation), place=observation.action_id, ok=ok, refs=refs
+            )
             if observation.status in HALF_DONE:
                 return Then.LOOK
             if not ok and (observation.status is not ObservationStatus.FAILED or index < len(actions) - 1):

@@ -18,8 +18,6 @@ from schemas.rehearsal import PLACE, Rehearsal, RehearsedReply
 from schemas.texts import estimate_tokens
 from stores.artifacts import ArtifactStore
 
-RECORD_FILE = "rehearsed-model.jsonl"
-
 
 class RehearsedGateway:
     """Answers completions from the script that the run carries; it remembers nothing between requests.
@@ -27,10 +25,10 @@ class RehearsedGateway:
     Before it answers it appends the request to its own record, which is what a provider's bill would be.
     """
 
-    def __init__(self, artifacts: ArtifactStore, logs_dir: Path) -> None:
-        """Read scripts from ``artifacts`` and append to ``rehearsed-model.jsonl`` in ``logs_dir``."""
+    def __init__(self, artifacts: ArtifactStore, record: Path) -> None:
+        """Read scripts from ``artifacts`` and append what was answered to ``record``."""
         self._artifacts = artifacts
-        self._record_path = logs_dir / RECORD_FILE
+        self._record_path = record
 
     async def complete(self, completion: Completion) -> CompletionReply:
         """Return the first reply that fits. Raises ``ModelBadRequest`` where the script is missing or malformed."""

@@ -1,6 +1,7 @@
 """The JSON Schema that goes with a request: closed, every field required, so that a model cannot leave the form."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from activities.model.replies import ActionsAnswer, Answer, PlanAnswer, VerdictAnswer
@@ -21,24 +22,44 @@ BOUNDS = {"minLength", "maxLength"}  # strict mode of some providers refuses the
 LARGEST_BOUND = 2000  # local servers refuse grammars with longer repetitions
 
 
-def reply_schema(
-    node: Node, arguments: Mapping[str, Mapping[str, Any]], max_actions: int, bounded: bool
-) -> dict[str, Any] | None:
-    """Return the schema for ``node``, or None for free text.
+@dataclass(frozen=True)
+class Offer:
+    """What a reply may name."""
 
-    ``arguments`` holds the argument schema of each tool that may be proposed. ``bounded`` keeps the length of strings.
-    """
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Argument schema of each tool that may be proposed."""
+    max_actions: int = 0
+    labels: Collection[str] = ()
+    """Labels that a verdict may cite."""
+
+
+def reply_schema(node: Node, offer: Offer, bounded: bool) -> dict[str, Any] | None:
+    """Return the schema for ``node``, or None for free text; ``bounded`` keeps the length of strings."""
     shape = SHAPE.get(node)
     if shape is None:
         return None
     full = shape.model_json_schema()
     schema: dict[str, Any] = _pruned(full, full.get("$defs", {}), bounded)
     _require_all(schema)
-    if shape is ActionsAnswer and arguments:
-        actions = schema["properties"]["actions"]
-        actions["items"] = {"anyOf": [_action(name, arguments[name], bounded) for name in sorted(arguments)]}
-        actions["maxItems"] = max(1, max_actions)
+    if shape is ActionsAnswer:
+        _offer_tools(schema["properties"]["actions"], offer, bounded)
+    if shape is VerdictAnswer:
+        _ask_for_citation(schema["properties"], offer.labels)
     return schema
+
+
+def _offer_tools(actions: dict[str, Any], offer: Offer, bounded: bool) -> None:
+    tools = [_action(name, offer.arguments[name], bounded) for name in sorted(offer.arguments)]
+    actions["maxItems"] = max(1, offer.max_actions)
+    if tools:
+        actions["items"] = {"anyOf": tools}
+
+
+def _ask_for_citation(properties: dict[str, Any], labels: Collection[str]) -> None:
+    """Leave out the null that a reply may hold: a small model that may leave the citation out does so."""
+    properties["citation"] = next(form for form in properties["citation"]["anyOf"] if form["type"] == "object")
+    if labels:
+        properties["citation"]["properties"]["source"] = {"type": "string", "enum": sorted(set(labels))}
 
 
 def _action(name: str, arguments: Mapping[str, Any], bounded: bool) -> dict[str, Any]:

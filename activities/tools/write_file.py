@@ -18,7 +18,7 @@ class WriteFileArguments(Frozen):
 
     path: PathArgument
     """Path relative to the workspace's folder; missing folders are made."""
-    text: Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS)]
+    content: Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS)]
     """The file's whole new text."""
 
 
@@ -29,7 +29,7 @@ async def execute(arguments: WriteFileArguments, context: ToolContext) -> ToolRe
 
 
 def _write(arguments: WriteFileArguments, context: ToolContext) -> ToolResult:
-    data = arguments.text.encode("utf-8", "replace")
+    data = arguments.content.encode("utf-8", "replace")
     try:
         new = write_file(context.root, split_path(context.root, arguments.path), data, context.incoming)
     except PathRefused as error:
@@ -42,6 +42,6 @@ WRITE_FILE = Tool(
     description="Create a text file, or replace one as a whole. To change a part of a file use edit_file.",
     arguments=WriteFileArguments,
     execute=execute,
-    preview=lambda arguments: f"{arguments.path}, {len(arguments.text):,} characters",
+    preview=lambda arguments: f"{arguments.path}, {len(arguments.content):,} characters",
     effect_class=EffectClass.IDEMPOTENT,
 )

@@ -9,8 +9,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from activities.workspaces.manifest import save_manifest, scan
+from activities.workspaces.manifest import save_manifest
 from activities.workspaces.paths import PathRefused, split_path, write_file
+from activities.workspaces.scanning import scan
 from schemas.errors import SandboxUnavailable, SeedInvalid, WorkspaceUnavailable
 from schemas.workspace import OpenWorkspaceRequest, Workspace, WorkspaceKind
 from stores.artifacts import ArtifactStore

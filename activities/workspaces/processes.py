@@ -26,8 +26,8 @@ def is_alive(group: ProcessGroup) -> bool:
 def end_guard(group: ProcessGroup, patience_seconds: float = 2 * KILL_SECONDS) -> bool:
     """End a guard with everything below it, and return whether there was anything to end.
 
-    Blocks until it is gone; for ``patience_seconds`` it may do so itself. Raises WorkspaceUnavailable where it cannot be ended. A guard of another host is not
-    touched: its pid means nothing here.
+    Blocks until it is gone; for ``patience_seconds`` it may see to that itself. Raises WorkspaceUnavailable where it
+    cannot be ended. A guard of another host is not touched: its pid means nothing here.
     """
     try:
         handle = os.pidfd_open(group.pid)  # from here on the signal cannot hit a later process with this pid

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from activities.model.citations import MIN_QUOTE, checked_verdict
 from activities.model.replies import CitationAnswer, VerdictAnswer
-from activities.model.reply_schema import reply_schema
+from activities.model.reply_schema import Offer, reply_schema
 from activities.prompting import EVIDENCE, NOTHING, SLOTS, PromptError, render, slots_of, template, templates
 from activities.tools.registry import TOOLS, argument_schema
 from schemas.calls import RepairRequest
@@ -130,8 +130,10 @@ def test_words_that_do_not_stand_there_are_never_found(text: str, quote: str, so
 @pytest.mark.parametrize("node", list(Node))
 def test_the_replys_schema_is_part_of_what_the_workflow_reckons(node: Node) -> None:
     tools = {name: argument_schema(tool) for name, tool in TOOLS.items()} if node is Node.PROPOSE_ACTION else {}
-    prompt = render(template(node), [], "effect", None)
-    schema = reply_schema(node, tools, 50, True)
+    context = [(ContextText(slot="checks", label=f"check-{n}", inline="-"), "-") for n in range(40)]
+    context = context if "checks" in SLOTS[node] else []
+    prompt = render(template(node), context, "effect", None)
+    schema = reply_schema(node, Offer(tools, 50, [item.label for item, _ in context]), True)
     assert rendered_tokens(prompt.system, prompt.user, schema) <= prompt_tokens(
-        ref(template(node)), [], None, len(tools)
+        ref(template(node)), [item for item, _ in context], None, len(tools)
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.model.replies import MAX_STEPS, ActionsAnswer, Answer, PlanAnswer, VerdictAnswer, read_reply
-from activities.model.reply_schema import SHAPE, reply_schema
+from activities.model.reply_schema import SHAPE, Offer, reply_schema
 from schemas.calls import ProblemKind, ReplyProblem
 from schemas.models import Node
 from schemas.plan import PlanDraft
@@ -119,7 +119,7 @@ def test_a_plan_may_have_as_many_steps_as_the_schema_of_plans() -> None:
 @pytest.mark.parametrize("bounded", [True, False])
 def test_schemas_are_closed_complete_and_put_the_reason_first(node: Node, bounded: bool) -> None:
     arguments = {"run": {"type": "object", "properties": {"command": {"type": "string", "maxLength": 5}}}}
-    schema = reply_schema(node, arguments, 3, bounded)
+    schema = reply_schema(node, Offer(arguments, 3, ["o1"]), bounded)
     assert schema is not None
     for part in _objects(schema):
         assert part["additionalProperties"] is False
@@ -130,8 +130,16 @@ def test_schemas_are_closed_complete_and_put_the_reason_first(node: Node, bounde
     assert ("maxLength" in text) is bounded
 
 
+def test_a_verdict_is_asked_for_a_citation_of_what_was_shown() -> None:
+    schema = reply_schema(Node.IS_STEP_DONE, Offer(labels=["o2", "f1", "o2"]), True)
+    assert schema is not None
+    citation = schema["properties"]["citation"]
+    assert citation["type"] == "object"
+    assert citation["properties"]["source"]["enum"] == ["f1", "o2"]
+
+
 def test_free_text_nodes_have_no_schema() -> None:
-    assert reply_schema(Node.SUMMARIZE_ACTIONS, {}, 0, True) is None
+    assert reply_schema(Node.SUMMARIZE_ACTIONS, Offer(), True) is None
 
 
 def _objects(schema: object) -> list[dict[str, object]]:

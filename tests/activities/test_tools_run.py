@@ -31,7 +31,7 @@ def listening() -> Iterator[int]:
 def test_output_and_errors_come_in_the_order_written_with_the_exit_code(bench: WorkspaceBench) -> None:
     seen = bench.act("run", command="echo one; echo two >&2; echo three; exit 7")
     assert (seen.status, seen.exit_code) == (ObservationStatus.FAILED, 7)
-    assert bench.text(seen.excerpt) == "one\ntwo\nthree\n"
+    assert bench.shown(seen) == "one\ntwo\nthree\n"
     assert seen.output is None
     assert seen.summary == "exit code 7: …three"
 
@@ -42,13 +42,13 @@ def test_a_command_that_is_killed_by_a_signal_says_so_like_a_shell(bench: Worksp
 
 def test_python_works(bench: WorkspaceBench) -> None:
     seen = bench.act("run", command="python3 -c 'import json, ssl; print(6 * 7)'; pwd")
-    assert bench.text(seen.excerpt).startswith("42\n")
+    assert bench.shown(seen).startswith("42\n")
 
 
 def test_three_megabytes_of_output_are_kept_and_the_excerpt_is_short(bench: WorkspaceBench) -> None:
     seen = bench.act("run", command="echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last")
     assert len(bench.text(seen.output)) == 3_000_000 + len("first\n\nlast\n")
-    excerpt = bench.text(seen.excerpt)
+    excerpt = bench.shown(seen)
     assert len(excerpt) <= 6000
     assert excerpt.startswith("first\n")
     assert excerpt.endswith("last\n")
@@ -64,12 +64,12 @@ def test_what_is_beyond_sixteen_megabytes_is_cut_and_said_so(bench: WorkspaceBen
 
 def test_bytes_that_are_no_text_and_control_characters_do_no_harm(bench: WorkspaceBench) -> None:
     seen = bench.act("run", command="printf 'a\\000b\\377c\\033[31m\\n'")
-    assert bench.text(seen.excerpt) == "a␀b\ufffdc\x1b[31m\n"
+    assert bench.shown(seen) == "a␀b\ufffdc\x1b[31m\n"
     assert "\x1b" not in seen.summary
 
 
 def test_a_command_has_no_input(bench: WorkspaceBench) -> None:
-    assert bench.text(bench.act("run", command="cat; echo end").excerpt) == "end\n"
+    assert bench.shown(bench.act("run", command="cat; echo end")) == "end\n"
 
 
 def test_at_its_time_limit_a_command_ends_with_all_that_it_has_started(bench: WorkspaceBench) -> None:
@@ -84,7 +84,7 @@ def test_at_its_time_limit_a_command_ends_with_all_that_it_has_started(bench: Wo
 def test_what_a_command_leaves_in_the_background_ends_with_it(bench: WorkspaceBench) -> None:
     token = f"token-background-{bench.workspace.kind}"
     seen = bench.act("run", command=f"setsid sh -c 'sleep 600; : {token}' & echo started")
-    assert bench.text(seen.excerpt) == "started\n"
+    assert bench.shown(seen) == "started\n"
     assert processes_with(token) == []
 
 
@@ -92,7 +92,7 @@ def test_keys_in_the_workers_environment_are_not_a_commands(
     bench: WorkspaceBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EXAMPLE_API_KEY", "sk-123")
-    assert "sk-123" not in bench.text(bench.act("run", command="env").excerpt)
+    assert "sk-123" not in bench.shown(bench.act("run", command="env"))
 
 
 def test_a_sandbox_reaches_no_network_not_even_the_hosts_own(sandbox: WorkspaceBench, listening: int) -> None:
@@ -107,7 +107,9 @@ def test_a_sandbox_sees_nothing_of_the_host_but_its_programs(sandbox: WorkspaceB
 
 
 def test_a_sandbox_can_change_its_workspace_and_nothing_else(sandbox: WorkspaceBench) -> None:
-    line = "for place in /x /usr/x /etc/x /proc/sys/kernel/hostname; do echo y > $place; done 2>/dev/null; echo z > here"
+    line = (
+        "for place in /x /usr/x /etc/x /proc/sys/kernel/hostname; do echo y > $place; done 2>/dev/null; echo z > here"
+    )
     sandbox.act("run", command=line)
     assert (sandbox.root / "here").read_text() == "z\n"
     assert not Path("/usr/x").exists()
@@ -127,4 +129,4 @@ def test_a_sandbox_bounds_memory_and_files(sandbox: WorkspaceBench) -> None:
 
 
 def bench_text(bench: WorkspaceBench, command: str) -> str:
-    return bench.text(bench.act("run", command=command).excerpt)
+    return bench.shown(bench.act("run", command=command))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.testing import ActivityEnvironment
@@ -71,7 +72,7 @@ def test_sigkill_of_the_worker_leaves_no_process_of_its_command(bench: Workspace
     request = bench.request("run", command=stubborn_tree(token, "ready"))
     with start_worker(bench, request) as worker:
         assert eventually((bench.root / "ready").exists)
-        assert len(processes_with(token)) >= 4
+        assert eventually(lambda: len(processes_with(token)) >= 4)
         worker.kill()
     assert eventually(lambda: not processes_with(token))
     assert not (bench.root / "after").exists()
@@ -161,10 +162,10 @@ def test_a_process_that_has_only_the_pid_of_a_guard_is_left_alone() -> None:
 def test_after_a_kill_at_any_point_the_action_is_settled_and_never_repeated(
     local: WorkspaceBench, tool: str, kill_point: str, status: ObservationStatus, charged: Spend
 ) -> None:
-    arguments = {
+    arguments: dict[str, Any] = {
         "run": {"command": "echo once >> code.txt"},
         "edit_file": {"path": "code.txt", "old": "two", "new": "2"},
-        "write_file": {"path": "code.txt", "text": "new"},
+        "write_file": {"path": "code.txt", "content": "new"},
         "read_file": {"path": "code.txt"},
     }[tool]
     request = local.request(tool, **arguments)
@@ -207,15 +208,14 @@ def test_a_cancelled_command_is_gone_before_its_observation_comes(bench: Workspa
     async def cancel_when_ready() -> ActionReply:
         environment = ActivityEnvironment()
         action = asyncio.ensure_future(environment.run(bench.activities.perform_action, request))
-        while not (bench.root / "ready").exists():
-            await asyncio.sleep(0.02)
+        await asyncio.to_thread(eventually, (bench.root / "ready").exists)
         environment.cancel()
         return await action
 
     reply = asyncio.run(cancel_when_ready())
     assert processes_with(token) == []
     assert reply.observation.status is ObservationStatus.INTERRUPTED
-    assert bench.text(reply.observation.excerpt) == "begun\n"
+    assert bench.shown(reply.observation) == "begun\n"
     assert state_of(bench, request) is EffectState.INTERRUPTED
     assert reply.chain == ONE_CALL
     assert bench.perform(request) == reply

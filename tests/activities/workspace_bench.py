@@ -7,7 +7,7 @@ from typing import Any
 
 from activities.tools.registry import check_action
 from activities.workspace_activities import WorkspaceActivities
-from schemas.actions import Observation, ProposedAction
+from schemas.actions import Observation, ProposedAction, headline
 from schemas.budget import Limits
 from schemas.checks import Check, CheckResult, Requirement
 from schemas.frames import Frame
@@ -59,7 +59,9 @@ class WorkspaceBench:
         self.root = Path(self.workspace.root)
         self._numbers = itertools.count(1)
 
-    def request(self, tool: str, timeout_seconds: int = 60, limits: Limits | None = None, **arguments: Any) -> ActionRequest:
+    def request(
+        self, tool: str, timeout_seconds: int = 60, limits: Limits | None = None, **arguments: Any
+    ) -> ActionRequest:
         """Return a request with a new effect id."""
         number = next(self._numbers)
         text = json.dumps(arguments)
@@ -96,6 +98,12 @@ class WorkspaceBench:
     def text(self, ref: TextRef | None) -> str:
         """Return a text by its reference; nothing for None."""
         return "" if ref is None else self.artifacts.get_text(ref)
+
+    def shown(self, observation: Observation) -> str:
+        """Return the output that an observation shows, without its headline; nothing where it shows none."""
+        head, _, output = self.text(observation.excerpt).partition("\n")
+        assert not head or head == headline(observation)
+        return output
 
     def frame(self, frame_id: str = "f1", before: Frame | None = None) -> Frame:
         """Take a frame."""

@@ -71,7 +71,7 @@ def script(tool: str) -> list[dict[str, object]]:
         reply("is_step_done", verdict(False)),
         reply("validate_plan_step", verdict(False)),
         reply("summarize_actions", "rehearsed"),
-        reply("propose_action", last, when=[f"{tool}.*(succeeded|replaced|read)|hello hello"]),
+        reply("propose_action", last, when=[f"^{tool} .*: (succeeded|unknown)\\.|hello hello"]),
         reply("propose_action", first),
     ]
 

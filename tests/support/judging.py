@@ -1,8 +1,10 @@
 """Judges a run from the outside: from the model's own record and the ledger's rows, never from the workflow's word."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from schemas.effects import EffectKind, EffectState
@@ -31,3 +33,35 @@ def assert_bill_equation(rows: list[EffectRow], bill: Bill, spend_microusd: int)
     for row in rows:
         if row.kind is EffectKind.MODEL and row.state is EffectState.DONE:
             assert row.charged.microusd == billed[row.effect_id], f"{row.effect_id} was charged another amount"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of commands of which each appends one word of its own to a file."""
+
+    done: int
+    """Rows that say done."""
+    unknown: int
+    """Rows that say unknown."""
+    lost: tuple[str, ...]
+    """Words of commands that are said to be done and are not in the file."""
+    doubled: tuple[str, ...]
+    """Words that stand in the file more often than their commands can explain."""
+
+
+def tally(rows: list[EffectRow], lines: list[str]) -> Tally:
+    """Compare the rows of ``echo WORD >> …`` commands with the lines that are in the file."""
+    done, unknown = Counter[str](), Counter[str]()
+    for row in rows:
+        word = re.search(r"echo (\w+) >>", row.outcome_json)
+        if word and row.kind is EffectKind.ACTION:
+            done[word[1]] += row.state is EffectState.DONE
+            unknown[word[1]] += row.state is EffectState.UNKNOWN
+    found = Counter(lines)
+    words = sorted({*done, *found})
+    return Tally(
+        done=done.total(),
+        unknown=unknown.total(),
+        lost=tuple(word for word in words if found[word] < done[word]),
+        doubled=tuple(word for word in words if found[word] > done[word] + unknown[word]),
+    )

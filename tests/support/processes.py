@@ -45,7 +45,7 @@ def stubborn_tree(token: str, ready: str) -> str:
     )
     return (
         f"setsid sh -c 'sleep 600; : {token}' & "
-        f"python3 -c \"{daemon}\" {token} {ready}; "
+        f'python3 -c "{daemon}" {token} {ready}; '
         f"while ! [ -e {ready} ]; do sleep 0.02; done; "
         f"sh -c 'sleep 600; : {token}'; echo after > after"
     )

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from schemas.checks import FileCheck, Requirement
@@ -49,9 +48,11 @@ def verdict(result: bool, source: str = "", quote: str = "") -> dict[str, Any]:
     return {"reason": "rehearsed", "citation": citation, "result": result}
 
 
-def rehearsed_choice(artifacts: ArtifactStore, replies: list[dict[str, Any]]) -> ModelChoice:
+def rehearsed_choice(
+    artifacts: ArtifactStore, replies: list[dict[str, Any]], delay_seconds: float = 0.0
+) -> ModelChoice:
     """Store a script and return the model that it is."""
-    script = Rehearsal.model_validate_json(json.dumps({"replies": replies}))
+    script = Rehearsal.model_validate_json(json.dumps({"replies": replies, "delay_seconds": delay_seconds}))
     return ModelChoice(model="rehearsed", price=PRICE, rehearsal=artifacts.put_text(script.model_dump_json()))
 
 
@@ -61,16 +62,21 @@ def file_requirement(path: str, **more: Any) -> Requirement:
     return Requirement(id="done", text=f"{path} is there", check=check)
 
 
+def workspace_spec(settings: Settings, kind: WorkspaceKind = WorkspaceKind.SANDBOX, **changes: Any) -> WorkspaceSpec:
+    """Return a workspace on this host."""
+    queue = workspace_queue(settings.queue_prefix, kind.value, socket.gethostname())
+    return WorkspaceSpec(**{"kind": kind, "queue": queue, "files": {"readme.txt": "hello\n"}, **changes})
+
+
 def task_spec(settings: Settings, choice: ModelChoice, **changes: Any) -> TaskSpec:
     """Return a task in a sandbox on this host."""
-    queue = workspace_queue(settings.queue_prefix, WorkspaceKind.SANDBOX.value, socket.gethostname())
     fields: dict[str, Any] = {
         "name": "test",
         "goal": "Make the files",
         "requirements": (file_requirement("out.txt"),),
         "models": dict.fromkeys(Tier, choice),
         "tools": ("run", "write_file", "read_file", "edit_file"),
-        "workspace": WorkspaceSpec(queue=queue, files={"readme.txt": "hello\n"}),
+        "workspace": workspace_spec(settings),
     }
     return TaskSpec(**{**fields, **changes})
 
@@ -151,5 +157,5 @@ def wait_until(condition: Any, seconds: float = 30, what: str = "it") -> None:
 
 def rehearsed_bill(settings: Settings) -> list[dict[str, Any]]:
     """Return the rehearsed model's own record: one entry for each request that it answered."""
-    path: Path = settings.logs_dir / "rehearsed-model.jsonl"
+    path = settings.rehearsed_record
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

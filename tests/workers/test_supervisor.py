@@ -85,6 +85,7 @@ def test_a_server_without_a_supervisor_can_be_stopped(settings: Settings) -> Non
     assert server_of(settings) is None
 
 
+@pytest.mark.slow
 def test_a_worker_is_started_on_request_and_again_when_it_dies_and_stops_with_the_rest(settings: Settings) -> None:
     ensure_running(settings, worker=False)
     assert worker_of(settings) is None

@@ -38,7 +38,7 @@ HEAVY = (
 def registered(tmp_path: Path) -> dict[str, object]:
     settings = settings_of(tmp_path)
     artifacts = ArtifactStore(settings.artifacts_dir)
-    gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.logs_dir), models=None)
+    gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.rehearsed_record), models=None)
     parts = Parts(ledger=Ledger(settings.database_url), artifacts=artifacts, gateways=gateways)
     served = home_activities(settings, parts) + workspace_activities(settings, parts)
     definitions = [activity._Definition.must_from_callable(method) for method in served]

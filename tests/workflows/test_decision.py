@@ -61,7 +61,7 @@ def test_any_verdict_sequence_ends_within_the_bounds_with_a_typed_outcome(
         decision = decide(task, state)
         if decision.outcome is not None:
             break
-        if decision.kind is DecisionKind.REPLAN:
+        if decision.kind in (DecisionKind.PLAN, DecisionKind.REPLAN):
             state = rebuild(state, versions_used=state.versions_used + 1)
             if next(script) != "no plan":
                 state = planning.new_version(task, state, draft(steps=steps), decision.sentence)

@@ -167,8 +167,7 @@ def test_hundreds_of_signals_through_forced_continue_as_new_are_all_seen_once(se
         for start in range(0, 600, 50):  # waves, so that every handover meets signals on their way
             await asyncio.gather(*[signal(handle, "steer", text=f"n{n}") for n in range(start, start + 50)])
             await asyncio.sleep(0.2)
-        state = await until(handle, lambda state: state.messages.received >= 600)
-        assert state.counters.runs >= 3
+        await until(handle, lambda state: state.messages.received >= 600 and state.counters.runs >= 3)
         await signal(handle, "cancel")
         await handle.result()
         final = AgentState.model_validate_json(world.recorded[0].state_json)

@@ -1,18 +1,11 @@
 """Reserve before, settle after: what a call may cost, and whether the limits allow it."""
 
-from collections.abc import Iterable
-
 from schemas.base import rebuild
 from schemas.budget import Limits, Reservation, Spend, add, exceeded, greater
 from schemas.models import ModelChoice
 from schemas.outcome import StopReason
 from schemas.pricing import ceiling_microusd
 from schemas.state import AgentState
-from schemas.texts import ContextText, TextRef, estimate_tokens
-
-ENVELOPE_TOKENS = 40  # role markers, and the delimiters around one untrusted text
-
-REPAIR_TOKENS = 200  # the words around a quoted reply
 
 REASON_OF_LIMIT = {
     "microusd": StopReason.BUDGET_USD,
@@ -20,20 +13,6 @@ REASON_OF_LIMIT = {
     "model_calls": StopReason.BUDGET_MODEL_CALLS,
     "tool_calls": StopReason.BUDGET_TOOL_CALLS,
 }
-
-
-def prompt_tokens(template: TextRef, context: Iterable[ContextText]) -> int:
-    """Return the tokens of a prompt, from the sizes of its template and of every text that fills it."""
-    filled = 0
-    for text in context:
-        own = text.ref.tokens if text.ref else estimate_tokens(text.inline)
-        filled += own + estimate_tokens(text.label) + ENVELOPE_TOKENS
-    return template.tokens + filled + ENVELOPE_TOKENS
-
-
-def repair_tokens(problem: str) -> int:
-    """Return the tokens that a repair request adds, besides the reply that it quotes."""
-    return estimate_tokens(problem) + REPAIR_TOKENS
 
 
 def reserve(choice: ModelChoice, input_tokens: int) -> Reservation:
@@ -67,9 +46,14 @@ def open_call(state: AgentState, cost: Spend) -> AgentState:
 
 
 def settle(state: AgentState, cost: Spend, charged: Spend, chain: Spend) -> AgentState:
-    """Replace the reservation ``cost`` by what was ``charged``; the ledger's ``chain`` total wins where greater."""
+    """Replace the reservation ``cost`` by what was ``charged``; the ledger's ``chain`` total wins where greater.
+
+    While another call is open the total may hold that one's charge already, which is counted when it is settled: so
+    only the last of several calls side by side looks at the total.
+    """
     reserved = Spend(**{name: getattr(state.reserved, name) - getattr(cost, name) for name in Spend.model_fields})
-    return rebuild(state, reserved=reserved, spend=greater(add(state.spend, charged), chain))
+    spend = add(state.spend, charged)
+    return rebuild(state, reserved=reserved, spend=greater(spend, chain) if reserved == Spend() else spend)
 
 
 def left(state: AgentState, limits: Limits) -> str:

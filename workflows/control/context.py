@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from schemas.actions import Observation
+from schemas.actions import Observation, headline
 from schemas.frames import Frame
 from schemas.models import Node
 from schemas.plan import Step, StepStatus
@@ -152,8 +152,7 @@ def _observations(spec: TaskSpec, state: AgentState) -> Iterator[ContextText]:
         if item.excerpt is not None:
             yield ContextText(slot="observations", label=item.id, ref=item.excerpt, untrusted=True)
         else:
-            line = f"{item.tool} {item.preview}: {item.status.value}. {item.summary}"
-            yield ContextText(slot="observations", label=item.id, inline=line[:INLINE], untrusted=True)
+            yield ContextText(slot="observations", label=item.id, inline=headline(item)[:INLINE], untrusted=True)
 
 
 def _verdict(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:

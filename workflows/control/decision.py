@@ -78,7 +78,8 @@ def _plan_due(spec: TaskSpec, state: AgentState) -> Decision | None:
             "max_plan_versions",
             f"{sentence} All {spec.bounds.max_plan_versions} plan versions are used."[:500],
         )
-    return Decision(kind=DecisionKind.REPLAN, rule=rule, sentence=sentence[:500])
+    kind = DecisionKind.REPLAN if state.plans else DecisionKind.PLAN
+    return Decision(kind=kind, rule=rule, sentence=sentence[:500])
 
 
 def _why_plan(spec: TaskSpec, state: AgentState) -> tuple[str, str] | None:

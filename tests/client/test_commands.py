@@ -1,0 +1,245 @@
+"""The commands on a real embedded server with a real worker: what they start, show, tell and end with."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.embedded import child_environment, server_of, stop
+from schemas.outcome import (
+    EXIT_BAD_INPUT,
+    EXIT_CANCELLED,
+    EXIT_FAILED,
+    EXIT_NOT_VERIFIED,
+    EXIT_STOPPED,
+    EXIT_VERIFIED,
+)
+from stores.settings import Settings
+from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
+from tests.support.processes import eventually, processes_with
+from tests.support.server import settings_of
+
+LOCAL = "workspace: {kind: local}\nbounds: {max_plan_versions: 1, max_plan_step_iterations: 1}\n"
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+class Surefoot:
+    """The command line on one home."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command in a process group of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "client.main", *arguments],
+            env=child_environment(self.settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        """Return exit code, standard output and standard error of a command."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=100)
+        return process.returncode, out, err
+
+    def submit(self, scenario: Path) -> str:
+        """Submit a scenario and return the task's id."""
+        code, out, err = self("submit", str(scenario))
+        assert code == EXIT_VERIFIED, err
+        return out.strip()
+
+    def state(self, task_id: str) -> dict[str, Any]:
+        """Return what `show --json` says."""
+        code, out, err = self("show", task_id, "--json")
+        assert code == EXIT_VERIFIED, err
+        shown: dict[str, Any] = json.loads(out)
+        return shown
+
+
+@pytest.fixture(scope="module")
+def surefoot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surefoot]:
+    """A home of its own; the first command that needs a server starts it."""
+    settings = settings_of(tmp_path_factory.mktemp("home"))
+    yield Surefoot(settings)
+    stop(settings)
+
+
+def sleeping(folder: Path, token: str) -> Path:
+    """Write a scenario whose only command runs for ten minutes."""
+    return rehearsed_scenario(folder, f"echo begun; sleep 600; : {token}", "workspace: {kind: local}\n")
+
+
+def demo_scenario(folder: Path) -> Path:
+    """Copy the demo's scenario, with a model that does not think and a soak test that does not take long."""
+    shutil.copytree(SCENARIOS, folder, dirs_exist_ok=True)
+    script, soak = folder / "fix-failing-test.rehearsal.yaml", folder / "fix-failing-test" / "soak.py"
+    script.write_text(script.read_text().replace("delay_seconds: 0.15", "delay_seconds: 0"))
+    soak.write_text(soak.read_text().replace("else 6.0", "else 0.5"))
+    return folder / "fix-failing-test.yaml"
+
+
+def test_the_first_scenario_runs_from_nothing_to_a_verified_end(surefoot: Surefoot) -> None:
+    code, out, err = surefoot("run", str(SCENARIOS / "hello-file.yaml"))
+    assert code == EXIT_VERIFIED, err
+    assert "FINISHED, verified by the evaluator" in out
+    assert "REHEARSED" in err
+    assert "REHEARSED" in out
+    task_id = out.split()[1]
+    _, listed, _ = surefoot("ps", "--json")
+    assert {"id": task_id, "status": "FINISHED"}.items() <= json.loads(listed.splitlines()[0]).items()
+    code, shown, _ = surefoot("show", task_id, "--diff")
+    assert code == EXIT_VERIFIED
+    for part in ("plan v1", "v1.s1 Write the greeting", "propose_action", "+Hello, Surefoot!", "greeting-written"):
+        assert part in shown
+    code, out, _ = surefoot("watch", task_id, "--json")
+    assert code == EXIT_VERIFIED
+    end = json.loads(out.splitlines()[-1])
+    assert (end["type"], end["label"], end["exit_code"]) == ("end", "FINISHED", 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "expected", "label"),
+    [
+        ("touch out.txt", "evaluator: [{kind: file, path: gone}]\n", EXIT_NOT_VERIFIED, "FINISHED"),
+        ("true", "", EXIT_STOPPED, "STOPPED_INCOMPLETE(max_plan_versions)"),
+        ("true", "limits: {model_calls: 1}\n", EXIT_STOPPED, "STOPPED_INCOMPLETE(budget_model_calls)"),
+    ],
+)
+def test_the_exit_code_tells_how_a_task_ended(
+    surefoot: Surefoot, tmp_path: Path, command: str, more: str, expected: int, label: str
+) -> None:
+    code, out, err = surefoot("run", str(rehearsed_scenario(tmp_path, command, LOCAL + more)), "--json")
+    end = json.loads(out.splitlines()[-1])
+    assert (code, end["label"], end["exit_code"]) == (expected, label, expected), err
+    assert "workspace kind local" in err
+
+
+def test_a_requirement_that_proves_nothing_fails_the_task(surefoot: Surefoot, tmp_path: Path) -> None:
+    text = HEAD.replace("text: out", "before: must_fail\n    text: out")
+    text += "models: {default: rehearsed}\nrehearsal: script.yaml\n"
+    text += "workspace: {kind: local, files: {out.txt: there already}}\n"
+    code, out, _ = surefoot("run", str(write_scenario(tmp_path, text, SCRIPT % "true")))
+    assert code == EXIT_FAILED
+    assert "FAILED(RequirementAlreadyMet)" in out
+
+
+def test_a_task_is_paused_resumed_steered_and_cancelled_in_the_middle_of_a_command(
+    surefoot: Surefoot, tmp_path: Path
+) -> None:
+    token = f"token-{os.getpid()}-{time.monotonic_ns()}"
+    task_id = surefoot.submit(sleeping(tmp_path, token))
+    watching = surefoot.start("watch", task_id)
+    assert eventually(lambda: processes_with(token) != [])
+    code, out, _ = surefoot("pause", task_id, "wait a moment", "--by", "ann", "--json")
+    told = json.loads(out)
+    assert (code, told["accepted"], told["answer"]) == (EXIT_VERIFIED, True, "paused")
+    assert eventually(lambda: processes_with(token) == [])
+    assert surefoot.state(task_id)["state"]["paused_by"] == "ann: wait a moment"
+    code, out, _ = surefoot("pause", task_id)
+    assert code == EXIT_BAD_INPUT
+    assert "refused: already paused" in out
+    assert surefoot("steer", task_id, "be careful", "--by", "bob")[0] == EXIT_VERIFIED
+    assert surefoot.state(task_id)["state"]["steering"][0]["text"] == "be careful"
+    assert surefoot("resume", task_id)[0] == EXIT_VERIFIED
+    code, out, _ = surefoot("cancel", task_id, "enough")
+    assert code == EXIT_VERIFIED
+    assert "the task will end as CANCELLED" in out
+    out, _ = watching.communicate(timeout=60)
+    assert watching.returncode == EXIT_CANCELLED
+    assert "! paused by ann: wait a moment" in out
+    assert "outcome      CANCELLED" in out
+    code, _, err = surefoot("resume", task_id)
+    assert code == EXIT_BAD_INPUT
+    assert "has ended as CANCELLED; nothing was sent" in err
+    assert processes_with(token) == []
+
+
+def test_ctrl_c_detaches_and_the_task_goes_on(surefoot: Surefoot, tmp_path: Path) -> None:
+    token = f"token-{os.getpid()}-{time.monotonic_ns()}"
+    running = surefoot.start("run", str(sleeping(tmp_path, token)))
+    assert eventually(lambda: processes_with(token) != [], 60)
+    os.kill(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 130
+    task_id = out.split()[1]
+    assert f"detached; the task goes on. surefoot watch {task_id}" in err
+    assert processes_with(token) != []
+    assert surefoot("cancel", task_id)[0] == EXIT_VERIFIED
+    assert surefoot("watch", task_id)[0] == EXIT_CANCELLED
+
+
+def test_watching_carries_on_over_the_death_of_the_server(surefoot: Surefoot, tmp_path: Path) -> None:
+    token = f"token-{os.getpid()}-{time.monotonic_ns()}"
+    task_id = surefoot.submit(sleeping(tmp_path, token))
+    watching = surefoot.start("watch", task_id)
+    assert eventually(lambda: processes_with(token) != [], 60)
+    server = server_of(surefoot.settings)
+    assert server is not None
+    os.kill(server.process.pid, signal.SIGKILL)
+    assert eventually(lambda: server_of(surefoot.settings) not in (None, server))
+    assert surefoot("cancel", task_id)[0] == EXIT_VERIFIED
+    out, err = watching.communicate(timeout=60)
+    assert watching.returncode == EXIT_CANCELLED, err
+    assert "outcome      CANCELLED" in out
+
+
+def test_the_scenario_of_the_demo_ends_verified(surefoot: Surefoot, tmp_path: Path) -> None:
+    code, out, err = surefoot("run", str(demo_scenario(tmp_path)))
+    assert code == EXIT_VERIFIED, out + err
+    assert "+    share, odd = divmod(total, people)" in surefoot("show", out.split()[1], "--diff")[1]
+
+
+@pytest.mark.slow
+def test_a_bug_that_the_script_does_not_know_ends_unfinished(surefoot: Surefoot, tmp_path: Path) -> None:
+    path = demo_scenario(tmp_path)
+    program = tmp_path / "fix-failing-test" / "splitting.py"
+    program.write_text(program.read_text().replace("total // people", "total // people + 1"))
+    code, out, err = surefoot("run", str(path))
+    assert code == EXIT_STOPPED, out + err
+    assert "STOPPED_INCOMPLETE(max_plan_versions), but the evaluator says no" in out
+
+
+def test_an_unknown_task_is_bad_input_for_every_command(surefoot: Surefoot) -> None:
+    for arguments in (["show", "task-none"], ["watch", "task-none"], ["cancel", "task-none"]):
+        code, _, err = surefoot(*arguments)
+        assert code == EXIT_BAD_INPUT
+        assert "no task task-none; `surefoot ps` lists the tasks" in err
+
+
+@pytest.mark.slow
+def test_a_stopped_server_is_brought_back_and_a_task_that_it_forgot_is_known_from_the_ledger(
+    surefoot: Surefoot, tmp_path: Path
+) -> None:
+    path = rehearsed_scenario(tmp_path, "touch out.txt", LOCAL)
+    code, out, err = surefoot("run", str(path))
+    assert code == EXIT_VERIFIED, err
+    task_id = out.split()[1]
+    assert surefoot("down")[1].startswith("stopped")
+    code, out, err = surefoot("ps")
+    assert code == EXIT_VERIFIED
+    assert "the embedded server is not running; starting it" in err
+    assert task_id in out
+    surefoot("down")
+    for file in surefoot.settings.home.glob("temporal.db*"):
+        file.unlink()
+    surefoot("up", "--no-worker")
+    shown = surefoot.state(task_id)
+    assert (shown["label"], shown["exit_code"]) == ("FINISHED", 0)
+    assert "Temporal has forgotten it" in shown["note"]
+    assert shown["state"]["plans"][0]["steps"][0]["title"] == "Write it"
+    assert surefoot("watch", task_id)[0] == EXIT_VERIFIED
+    assert task_id in surefoot("ps")[1]
+    assert surefoot("down")[0] == EXIT_VERIFIED

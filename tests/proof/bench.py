@@ -1,0 +1,164 @@
+"""Starts tasks for the proofs and looks at them from outside: outcomes, ledger rows, events, histories."""
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from schemas.contract import TASK_WORKFLOW, WORKFLOW_TASK_TIMEOUT_SECONDS
+from schemas.effects import EffectKind, EffectState
+from schemas.outcome import Outcome, OutcomeKind
+from schemas.state import AgentState, TaskInput, TaskResult
+from schemas.task import TaskSpec
+from stores.artifacts import ArtifactStore
+from stores.ledger import Ledger
+from stores.records import EffectRow
+from stores.settings import Settings
+from tests.support.server import DevServer, client_of, running_server
+
+Handle = WorkflowHandle[Any, TaskResult]
+Result = TypeVar("Result")
+
+PATIENCE_SECONDS = 240
+
+
+@contextlib.contextmanager
+def serving_home(home: Path) -> Iterator[DevServer]:
+    """Run a server that has answered once."""
+    with running_server(home) as server:
+        asyncio.run(_answered(server.settings))
+        yield server
+
+
+async def _answered(settings: Settings) -> None:
+    await client_of(settings)
+
+
+def with_client(settings: Settings, work: Callable[[Client], Coroutine[Any, Any, Result]]) -> Result:
+    """Run ``work`` with a client."""
+
+    async def go() -> Result:
+        return await work(await client_of(settings))
+
+    return asyncio.run(go())
+
+
+async def start(client: Client, settings: Settings, spec: TaskSpec, workflow_id: str | None = None) -> Handle:
+    """Start a task as the product does."""
+    return await client.start_workflow(
+        TASK_WORKFLOW,
+        TaskInput(spec=spec),
+        id=workflow_id or f"task-{uuid.uuid4().hex[:12]}",
+        task_queue=settings.queue_prefix,
+        task_timeout=timedelta(seconds=WORKFLOW_TASK_TIMEOUT_SECONDS),
+        result_type=TaskResult,
+    )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A task that has ended."""
+
+    handle: Handle
+    outcome: Outcome
+    result: TaskResult | None
+    """None where it FAILED."""
+
+    @property
+    def first_run_id(self) -> str:
+        """First run of its chain."""
+        assert self.handle.first_execution_run_id is not None
+        return self.handle.first_execution_run_id
+
+    @property
+    def root(self) -> Path:
+        """Its files."""
+        assert self.result is not None, self.outcome
+        return Path(self.result.workspace_root)
+
+    @property
+    def spend_microusd(self) -> int:
+        """What it says that it has spent."""
+        assert self.result is not None, self.outcome
+        return self.result.summary.spend.microusd
+
+
+async def ended(handle: Handle, seconds: float = PATIENCE_SECONDS) -> Ended:
+    """Wait for a task's typed end, through outages of the server; anything else than a typed end is an error."""
+    try:
+        async with asyncio.timeout(seconds):
+            result = await _result(handle)
+    except WorkflowFailureError as error:
+        cause = error.cause
+        assert isinstance(cause, ApplicationError), repr(cause)
+        return Ended(handle, Outcome(kind=OutcomeKind.FAILED, error_type=cause.type, detail=cause.message[:500]), None)
+    return Ended(handle, result.outcome, result)
+
+
+async def _result(handle: Handle) -> TaskResult:
+    while True:
+        try:
+            return await handle.result()
+        except RPCError:
+            await asyncio.sleep(0.2)
+
+
+async def happened(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:
+    """Wait until ``condition()`` is true."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in other processes
+            await asyncio.sleep(0.02)
+
+
+def rows_of(settings: Settings, first_run_id: str) -> list[EffectRow]:
+    """Return a chain's rows."""
+    return Ledger(settings.database_url).rows(first_run_id)
+
+
+def actions(rows: list[EffectRow]) -> list[EffectRow]:
+    """Return the rows of actions."""
+    return [row for row in rows if row.kind is EffectKind.ACTION]
+
+
+def states(rows: list[EffectRow], name: str) -> list[EffectState]:
+    """Return the states of the rows of one node or tool, in order."""
+    return [row.state for row in rows if row.name == name]
+
+
+def lines_of(path: Path) -> list[str]:
+    """Return a file's lines; none where there is no file."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def events_of(settings: Settings, state: AgentState) -> list[dict[str, Any]]:
+    """Return every event of a run, archived ones first."""
+    artifacts = ArtifactStore(settings.artifacts_dir)
+    archived = [item for chunk in state.archive for item in json.loads(artifacts.get_bytes(chunk))]
+    return archived + [event.model_dump(mode="json") for event in state.events]
+
+
+@dataclass(frozen=True)
+class RunOfChain:
+    """One run of a chain as the server describes it."""
+
+    run_id: str
+    events: int
+    history_bytes: int
+
+
+async def chain_of(client: Client, workflow_id: str) -> list[RunOfChain]:
+    """Return all runs of a workflow id, oldest first."""
+    found = [item async for item in client.list_workflows(f"WorkflowId = '{workflow_id}'")]
+    described = [await client.get_workflow_handle(workflow_id, run_id=item.run_id).describe() for item in found]
+    described.sort(key=lambda item: item.start_time)
+    infos = [item.raw_description.workflow_execution_info for item in described]
+    return [RunOfChain(info.execution.run_id, info.history_length, info.history_size_bytes) for info in infos]
