@@ -71,7 +71,7 @@ class Steps:
         )
         workspace = await self.calls.run(contract.OPEN_WORKSPACE, request)
         self.journal.change(workspace=workspace)
-        await self.looking.check_if_changed(await self.looking.frame())
+        await self._look()
         self._refuse_what_proves_nothing()
 
     async def write_plan(self, decision: Decision) -> None:
@@ -107,10 +107,10 @@ class Steps:
             await self._finish_step(place)
             return
         acted = await self._act(place)
-        await self.looking.check_if_changed(await self.looking.frame())
-        if not unmet(self.state):
-            return  # the controller finishes the run, whatever anybody claims
-        await self._judge(step, place, acted)
+        if not acted:
+            await self._look()
+        if unmet(self.state):  # otherwise the controller finishes the run, whatever anybody claims
+            await self._judge(step, place, acted)
 
     async def _open_run(self) -> None:
         info, spec = workflow.info(), self.journal.spec
@@ -169,7 +169,7 @@ class Steps:
         self.journal.change(last_verdict=verdict, frames=frames)
 
     async def _act(self, place: str) -> bool:
-        """Propose short batches and perform them; return whether anything was decided."""
+        """Propose short batches, perform them, look at what came of each; return whether anything was decided."""
         bound = self.journal.spec.bounds.max_plan_step_actions
         acted = False
         while self.state.cursor.actions < bound:
@@ -182,10 +182,15 @@ class Steps:
             what = "; ".join(f"{action.tool} {action.preview}" for action in reply.actions)
             self.journal.note(EventKind.PROPOSAL, f"{reply.thought} → {what}", place=place)
             then = await self._perform_batch(reply.actions, place)
-            if then is Then.LOOK or (then is Then.AS_PROPOSED and not reply.more):
+            await self._look()
+            if not unmet(self.state) or then is Then.LOOK or (then is Then.AS_PROPOSED and not reply.more):
                 return acted
         self.journal.note(EventKind.NOTE, f"max_plan_step_actions ({bound}) reached in this iteration", place=place)
         return acted
+
+    async def _look(self) -> None:
+        """Take a frame and run the free checks where it shows a change."""
+        await self.looking.check_if_changed(await self.looking.frame())
 
     async def _perform_batch(self, actions: tuple[ProposedAction, ...], place: str) -> Then:
         """Gate and perform each action on its own; what follows one that did not succeed is dropped."""

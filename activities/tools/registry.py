@@ -42,11 +42,19 @@ class InvalidArguments(Exception):
 
 
 def tool_guide(names: tuple[str, ...]) -> str:
-    """Return names, descriptions and argument schemas of the tools, for prompts. Raises KeyError."""
-    return "\n\n".join(
-        f"{tool.name}: {tool.description}\nArguments: {json.dumps(argument_schema(tool), ensure_ascii=False)}"
-        for tool in (TOOLS[name] for name in names)
-    )
+    """Return names, descriptions and arguments of the tools, for prompts. Raises KeyError.
+
+    Bounds of lengths are left out: no model counts characters, and a violation is answered with the bound.
+    """
+    return "\n\n".join(_describe(TOOLS[name]) for name in names)
+
+
+def _describe(tool: Tool[Any]) -> str:
+    lines = [f"{tool.name}: {tool.description}", "Arguments:"]
+    for name, field in argument_schema(tool)["properties"].items():
+        need = f"default {json.dumps(field['default'])}" if "default" in field else "required"
+        lines.append(f"- {name} ({field['type']}, {need}): {field['description']}")
+    return "\n".join(lines)
 
 
 def argument_schema(tool: Tool[Any]) -> dict[str, Any]:

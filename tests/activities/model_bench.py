@@ -39,7 +39,7 @@ class ModelBench:
         self.ledger = Ledger(f"sqlite:///{home}/surefoot.db")
         self.logs = home / "logs"
         gateways = Gateways(
-            rehearsed=RehearsedGateway(self.artifacts, self.logs / "rehearsed.jsonl"),
+            rehearsed=RehearsedGateway(self.artifacts, self.logs / "rehearsed-model.jsonl"),
             models=models if models is not None else LiteLlmGateway(environment or {}),
         )
         self.nodes = ModelNodes(gateways, self.ledger, self.artifacts)
