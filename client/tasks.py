@@ -31,6 +31,7 @@ from stores.records import EffectRow, RunRow, UnsettledEffect
 Reply = TypeVar("Reply", AgentState, Summary)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
+FAILING_ATTEMPTS = 4  # a worker that dies and comes back costs one or two
 NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
 
 
@@ -131,7 +132,7 @@ class Tasks:
         task_id, first = described.id, described.raw_info.first_run_id
         summary = await self._query(task_id, SUMMARY_QUERY, Summary)
         state = await self._query(task_id, STATE_QUERY, AgentState) if summary else None
-        why_not = "" if state else "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
+        why_not = "" if state else _silence(described.raw_description.pending_workflow_task.attempt)
         return TaskView(task_id, False, described.run_id, first, summary=summary, state=state, why_not=why_not)
 
     async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Reply | None:
@@ -189,6 +190,13 @@ class Tasks:
             return AgentState.model_validate_json(self._artifacts.get_bytes(ref))
         except ValidationError:
             return None  # written by another version: the row and the result still tell the end
+
+
+def _silence(attempt: int) -> str:
+    """Say why nobody answers for a task: its workflow task is at this attempt."""
+    if attempt >= FAILING_ATTEMPTS:
+        return f"its worker fails on it (attempt {attempt}); logs/worker.log in the data folder says why"
+    return "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
 
 
 def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureError) -> Outcome:

@@ -50,7 +50,8 @@ class Closing:
         self.journal.say(f"closing: {outcome.label}")
         results = await self._evaluate()
         if results:
-            outcome = rebuild(outcome, verified=all(result.met for result in results))
+            finished = outcome.kind is OutcomeKind.FINISHED
+            outcome = rebuild(outcome, verified=finished and all(result.met for result in results))
         difference = await self._close_workspace()
         self.journal.change(outcome=outcome)
         state = await self._record(outcome)

@@ -36,10 +36,11 @@ class Surefoot:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.started: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command in a process group of its own."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "client.main", *arguments],
             env=child_environment(self.settings),
             stdin=subprocess.DEVNULL,
@@ -48,6 +49,8 @@ class Surefoot:
             text=True,
             start_new_session=True,
         )
+        self.started.append(process)
+        return process
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         """Return exit code, standard output and standard error of a command."""
@@ -73,7 +76,11 @@ class Surefoot:
 def surefoot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surefoot]:
     """A home of its own; the first command that needs a server starts it."""
     settings = settings_of(tmp_path_factory.mktemp("home"))
-    yield Surefoot(settings)
+    commands = Surefoot(settings)
+    yield commands
+    for process in commands.started:  # a test that failed may have left some
+        process.kill()
+        process.communicate()
     stop(settings)
 
 
