@@ -132,7 +132,7 @@ def _sandbox() -> Finding:
 
 def _adapter() -> Finding:
     if importlib.util.find_spec("litellm") is None:
-        return Finding(WARN, "litellm", "not installed: only rehearsed models can answer", "make setup-model")
+        return Finding(WARN, "litellm", "not installed: only rehearsed models can answer", "make setup")
     return Finding(OK, "litellm", "installed")
 
 

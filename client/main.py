@@ -37,6 +37,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line
 Model = Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")]
 ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible service for --model.")]
 ApiKeyEnv = Annotated[str | None, typer.Option(help="Environment variable that holds the key for --model.")]
+PriceOf = Annotated[
+    str | None,
+    typer.Option("--price", help="US dollars per million tokens for --model, as INPUT/OUTPUT: 0.25/2, or 0/0."),
+]
 Worker = Annotated[bool, typer.Option("--worker/--no-worker", help="Keep a worker beside the embedded server.")]
 By = Annotated[str | None, typer.Option(help="Who sends it.", show_default="the system's user")]
 Text = Annotated[str, typer.Argument(help="Reason, for the records.", show_default=False)]
@@ -81,6 +85,7 @@ def run(
     model: Model = None,
     api_base: ApiBase = None,
     api_key_env: ApiKeyEnv = None,
+    price: PriceOf = None,
     worker: Worker = True,
     as_json: Json = False,
 ) -> None:
@@ -90,7 +95,7 @@ def run(
     """
     from client import running
 
-    override = (model, api_base, api_key_env)
+    override = (model, api_base, api_key_env, price)
     _carry_out(context, lambda settings: running.run(settings, scenario, _entry(*override), worker, as_json))
 
 
@@ -101,13 +106,14 @@ def submit(
     model: Model = None,
     api_base: ApiBase = None,
     api_key_env: ApiKeyEnv = None,
+    price: PriceOf = None,
     worker: Worker = True,
     as_json: Json = False,
 ) -> None:
     """Start a scenario and print its task's id, without following it."""
     from client import running
 
-    override = (model, api_base, api_key_env)
+    override = (model, api_base, api_key_env, price)
     _carry_out(context, lambda settings: running.submit(settings, scenario, _entry(*override), worker, as_json))
 
 
@@ -231,10 +237,10 @@ def _carry_out(context: typer.Context, command: "Callable[[Settings], int]") -> 
     raise typer.Exit(carry_out(flags.home, command))
 
 
-def _entry(model: str | None, api_base: str | None, api_key_env: str | None) -> "ModelEntry | None":
+def _entry(*override: str | None) -> "ModelEntry | None":
     from client.tiers import entry_of
 
-    return entry_of(model, api_base, api_key_env)
+    return entry_of(*override)
 
 
 def _tell(context: typer.Context, task_id: str, name: "SignalName", text: str, by: str | None, as_json: bool) -> None:

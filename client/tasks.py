@@ -1,6 +1,7 @@
 """Tasks seen from outside: what is known of one, live from Temporal and afterwards from the records."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -154,6 +155,7 @@ class Tasks:
             result = await handle.result()
             outcome = result.outcome
         except WorkflowFailureError as error:
+            result = _result_of(error)
             outcome = row.outcome if row else _of_failure(described.status, error)
         state = self._kept_state(result, row)
         return TaskView(
@@ -197,6 +199,15 @@ def _silence(attempt: int) -> str:
     if attempt >= FAILING_ATTEMPTS:
         return f"its worker fails on it (attempt {attempt}); logs/worker.log in the data folder says why"
     return "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
+
+
+def _result_of(error: WorkflowFailureError) -> TaskResult | None:
+    """Return the result that a FAILED run gives along with its failure, or None where there is none."""
+    details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
+    try:
+        return TaskResult.model_validate_json(json.dumps(details[0])) if details else None
+    except ValidationError:
+        return None
 
 
 def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureError) -> Outcome:

@@ -32,7 +32,7 @@ def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str 
 
     async def work(session: Session) -> int:
         await session.tasks.send(task_id, name, note)
-        answer, accepted = await _answer(session, task_id, name, note)
+        answer, accepted = await _answer(session, task_id, note)
         later = LATER[name].format(id=task_id) if accepted else ""
         if as_json:
             shown = {"id": task_id, "message": name.value, "sender_id": note.id, "accepted": accepted, "answer": answer}
@@ -44,12 +44,12 @@ def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str 
     return with_session(settings, work)
 
 
-async def _answer(session: Session, task_id: str, name: SignalName, note: Note) -> tuple[str, bool | None]:
+async def _answer(session: Session, task_id: str, note: Note) -> tuple[str, bool | None]:
     deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline:
         view = await session.tasks.look(task_id)
         if view.state and note.id in view.state.seen_ids:
-            return _recorded(view.state, name, note)
+            return _recorded(view.state, note)
         if view.ended:
             label = view.outcome.label if view.outcome else "unknown"
             return f"the task ended as {label} before it saw the message", False
@@ -58,10 +58,9 @@ async def _answer(session: Session, task_id: str, name: SignalName, note: Note) 
     return "sent", None
 
 
-def _recorded(state: AgentState, name: SignalName, note: Note) -> tuple[str, bool | None]:
-    said = f"{name.value} from {note.by}"
+def _recorded(state: AgentState, note: Note) -> tuple[str, bool | None]:
     for event in reversed(state.events):
-        if event.kind is EventKind.MESSAGE and event.text.startswith(said):
+        if event.kind is EventKind.MESSAGE and note.id in event.refs:
             return event.text.rpartition("→ ")[2], event.ok
     return "received", None
 

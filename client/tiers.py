@@ -1,6 +1,7 @@
 """Which model answers which tier: the command line over the scenario over the settings, with frozen prices."""
 
 import importlib.util
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ class Tiers:
 
     def _problems(self, entry: ModelEntry, place: str) -> Iterator[str]:
         if importlib.util.find_spec("litellm") is None:
-            yield f"{entry.model} needs the model adapter, which is not installed; run `make setup-model`"
+            yield f"{entry.model} needs the model adapter, which is not installed; run `make setup`"
             return
         known = look_up(entry.model)
         if known is None and entry.api_base is None:
@@ -133,14 +134,27 @@ def _price(entry: ModelEntry) -> Price | None:
     return entry.price.frozen_price() if entry.price else known.price if known else None
 
 
-def entry_of(model: str | None, api_base: str | None, api_key_env: str | None) -> ModelEntry | None:
-    """Return the model that the command line names, or None where it names none. Raises BadInput."""
+def entry_of(
+    model: str | None, api_base: str | None, api_key_env: str | None, price: str | None = None
+) -> ModelEntry | None:
+    """Return the model that the command line names, or None where it names none. Raises BadInput.
+
+    ``price`` is ``INPUT/OUTPUT`` in US dollars per million tokens.
+    """
     if model is None:
-        if api_base or api_key_env:
-            raise BadInput("--api-base and --api-key-env belong to --model")
+        if api_base or api_key_env or price:
+            raise BadInput("--api-base, --api-key-env and --price belong to --model")
         return None
+    fields = {"model": model, "api_base": api_base, "api_key_env": api_key_env, "price": _price_flag(price)}
     try:
-        return ModelEntry(model=model, api_base=api_base, api_key_env=api_key_env)
+        return ModelEntry.model_validate_json(json.dumps(fields))
     except ValidationError as error:
         problems = "; ".join(f"--{str(item['loc'][0]).replace('_', '-')}: {item['msg']}" for item in error.errors())
         raise BadInput(problems) from error
+
+
+def _price_flag(text: str | None) -> dict[str, str] | None:
+    if text is None:
+        return None
+    paid, _, earned = text.partition("/")
+    return {"input_usd_per_mtok": paid.strip(), "output_usd_per_mtok": earned.strip()}

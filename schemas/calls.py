@@ -47,7 +47,7 @@ class ModelRequest(Frozen):
     """Model that answers."""
     prompt: PromptRef
     """Template."""
-    context: tuple[ContextText, ...] = Field(max_length=60)
+    context: tuple[ContextText, ...] = Field(max_length=200)
     """What fills the template, chosen by the context builder."""
     tools: tuple[str, ...] = ()
     """Names of the tools that may be proposed; only ``propose_action`` has any."""

@@ -125,7 +125,7 @@ class AgentState(Frozen):
     requirements: tuple[RequirementState, ...]
     """Requirements with their latest evidence."""
     plans: tuple[PlanVersion, ...] = ()
-    """All versions, oldest first."""
+    """The latest versions, oldest first; superseded ones without the done steps that they had carried."""
     versions_used: Count = 0
     """Plan versions asked for, those without a usable reply included: what the outermost bound counts."""
     cursor: Cursor = Cursor()
@@ -133,7 +133,7 @@ class AgentState(Frozen):
     frames: Frames = Frames()
     """The current frames."""
     observations: tuple[Observation, ...] = ()
-    """Observations of the current step, newest last."""
+    """The latest observations of the current step, newest last."""
     action_summary: TextRef | None = None
     """Summary of the last iteration's actions, for the executor and the planner; judges never see it."""
     last_verdict: Verdict | None = None

@@ -53,6 +53,7 @@ class Calls:
     def __init__(self, journal: Journal) -> None:
         """Work on the run's journal."""
         self.journal = journal
+        self._archiving = asyncio.Lock()  # two calls side by side would archive the same events twice
 
     @property
     def state(self) -> AgentState:
@@ -149,8 +150,9 @@ class Calls:
             self.journal.state = records.archived(self.state, len(chunk), reply.chunk)
 
     async def _archive_if_due(self) -> None:
-        if records.archive_due(self.state):
-            await self.archive(records.KEPT_EVENTS)
+        async with self._archiving:
+            if records.archive_due(self.state):
+                await self.archive(records.KEPT_EVENTS)
 
     def _history_is_full(self) -> bool:
         info, caps = workflow.info(), self.journal.spec.caps

@@ -44,7 +44,7 @@ class Closing:
         return decision.outcome
 
     async def close(self, outcome: Outcome) -> TaskResult:
-        """Evaluate, clean up, record and publish; return the result, or fail the workflow where the run FAILED."""
+        """Evaluate, clean up, record and publish; return the result, or fail the workflow with it where it FAILED."""
         self.journal.change(outcome=outcome)
         self.journal.enter(Status.CLOSING)
         self.journal.say(f"closing: {outcome.label}")
@@ -56,18 +56,19 @@ class Closing:
         self.journal.change(outcome=outcome)
         state = await self._record(outcome)
         self.journal.publish_outcome(outcome)
-        if outcome.kind is OutcomeKind.FAILED:
-            raise ApplicationError(outcome.detail, type=outcome.error_type, non_retryable=True)
         workspace = self.journal.state.workspace
-        return TaskResult(
+        result = TaskResult(
             outcome=outcome,
-            summary=self.journal.summary(),
+            summary=rebuild(self.journal.summary(), status=outcome.label),
             requirements=self.journal.state.requirements,
             evaluator=results,
             state=state,
             difference=difference,
             workspace_root=workspace.root if workspace else "",
         )
+        if outcome.kind is OutcomeKind.FAILED:
+            raise ApplicationError(outcome.detail, result, type=outcome.error_type, non_retryable=True)
+        return result
 
     async def _evaluate(self) -> tuple[CheckResult, ...]:
         spec, workspace = self.journal.spec, self.journal.state.workspace

@@ -11,7 +11,7 @@ from schemas.base import clip, rebuild
 from schemas.budget import add, greater
 from schemas.calls import Verdict, VerdictReply
 from schemas.checks import Before
-from schemas.ids import action_id
+from schemas.ids import action_id, plan_id
 from schemas.outcome import Status
 from schemas.plan import Step
 from schemas.state import AgentState, Decision, EventKind
@@ -25,6 +25,7 @@ from workflows.looking import Looking
 from workflows.model_calls import ModelCalls, both
 
 MUST_FAIL = "must_fail"
+KEPT_OBSERVATIONS = 40  # of the current step, in the state; the ledger has every action's
 NOTHING_DONE = "Nothing was done in this iteration and the frame is the same as before."
 HALF_DONE = frozenset({ObservationStatus.UNKNOWN, ObservationStatus.INTERRUPTED, ObservationStatus.TIMED_OUT})
 
@@ -80,7 +81,7 @@ class Steps:
         self.journal.note(EventKind.DECISION, f"{decision.kind.value} ({decision.rule}): {decision.sentence}")
         first = not self.state.plans
         self.journal.say("planning" if first else f"replanning: {decision.sentence}")
-        place = f"v{len(self.state.plans) + 1}"
+        place = plan_id(self.state.plans[-1].version + 1 if self.state.plans else 1)
         ref = contract.PLAN if first else contract.REPLAN
         reply = await self.models.ask(ref, place, "" if first else decision.sentence)
         self.journal.change(versions_used=self.state.versions_used + 1)
@@ -196,7 +197,7 @@ class Steps:
         """Gate and perform each action on its own; what follows one that did not succeed is dropped."""
         for index, action in enumerate(actions):
             observation = await self._perform(action, place)
-            self.journal.change(observations=(*self.state.observations, observation))
+            self.journal.change(observations=(*self.state.observations, observation)[-KEPT_OBSERVATIONS:])
             ok = observation.status is ObservationStatus.SUCCEEDED
             refs = tuple(item for item in (observation.id, observation.effect_id) if item)
             self.journal.note(

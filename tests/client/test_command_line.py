@@ -11,7 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from client.main import app
+from client.problems import BadInput
+from client.tiers import entry_of
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_PREREQUISITE
+from schemas.pricing import Price
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
 
 COMMANDS = (
@@ -98,7 +101,17 @@ def test_options_of_a_model_without_a_model_are_bad_input(home: Path, tmp_path: 
     path = rehearsed_scenario(tmp_path, "true")
     result = CliRunner().invoke(app, ["run", str(path), "--api-base", "http://localhost:1"])
     assert result.exit_code == EXIT_BAD_INPUT
-    assert "--api-base and --api-key-env belong to --model" in result.stderr
+    assert "--api-base, --api-key-env and --price belong to --model" in result.stderr
+
+
+def test_the_price_of_a_model_on_the_command_line_meets_a_money_limit(home: Path, tmp_path: Path) -> None:
+    entry = entry_of("openai/local", "http://127.0.0.1:1/v1", None, "0.25/2")
+    assert entry is not None
+    assert entry.price is not None
+    assert entry.price.frozen_price() == Price(input_microusd_per_mtok=250_000, output_microusd_per_mtok=2_000_000)
+    for wrong in ("0.25", "x/1", "-1/2", "1/2/3"):
+        with pytest.raises(BadInput, match="--price"):
+            entry_of("openai/local", None, None, wrong)
 
 
 def test_scenario_check_tells_every_problem_of_every_file_as_json(home: Path, tmp_path: Path) -> None:

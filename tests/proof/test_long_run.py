@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from temporalio.client import Client
 
+from schemas.effects import EffectKind
 from schemas.messages import Note
 from schemas.outcome import OutcomeKind, StopReason
 from schemas.state import AgentState
@@ -74,6 +75,11 @@ async def judge(client: Client, settings: Settings, end: Ended) -> AgentState:
     assert numbers == sorted(set(numbers))  # each once, in order
     sequence = sorted(numbers + [int(row.effect_id.rsplit(":", 1)[1]) for row in rows])
     assert len(set(sequence)) == len(sequence)  # over all runs of the chain no number is given twice
+    observed = [ref for event in events if event["kind"] == "observation" for ref in event["refs"] if ":" in ref]
+    assert observed == [row.effect_id for row in rows if row.kind is EffectKind.ACTION]
+    assert sum(event["kind"] == "plan" for event in events) == state.versions_used
+    messages = [event["place"] for event in events if event["kind"] == "message"]
+    assert messages == [f"m{number}" for number in range(1, state.messages.received + 1)]
     assert_bill_equation(rows, rehearsed_bill(settings), end.spend_microusd)
     return state
 
@@ -127,7 +133,9 @@ def test_three_hundred_done_steps(home: DevServer, serving: WorkerProcess) -> No
         end = await ended(await start(client, home.settings, spec_of(home.settings, script, bounds=bounds)), 600)
         assert end.outcome.reason is StopReason.MAX_PLAN_VERSIONS
         state = await judge(client, home.settings, end)
-        assert len(state.plans[-1].steps) == 300
+        done = [row for row in rows_of(home.settings, end.first_run_id) if row.name == "summarize_plan_step"]
+        assert len(done) == 300
+        assert state.plans[-1].version == 25
 
     with_client(home.settings, work)
 

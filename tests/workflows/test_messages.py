@@ -177,6 +177,22 @@ def test_hundreds_of_signals_through_forced_continue_as_new_are_all_seen_once(se
     on_server(server.settings, world, test)
 
 
+def test_messages_that_come_before_two_calls_side_by_side_are_archived_once(server: DevServer) -> None:
+    world = World(met=lambda world: False, verdict=lambda request: False, seconds=1.5)
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await until(handle, lambda state: len(world.performed) == 1)
+        await asyncio.gather(*[signal(handle, "steer", text=f"n{n}") for n in range(200)])
+        await until(handle, lambda state: len(world.performed) == 2)
+        await signal(handle, "cancel")
+        await handle.result()
+        final = AgentState.model_validate_json(world.recorded[0].state_json)
+        assert sorted(numbers(final, world)) == list(range(200))
+
+    on_server(server.settings, world, test)
+
+
 @pytest.mark.slow
 def test_thousands_of_messages_during_one_wait_are_all_seen_once_in_order(server: DevServer) -> None:
     world = long_command()

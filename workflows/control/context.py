@@ -14,6 +14,7 @@ from workflows.control.decision import current_plan, current_step
 
 INLINE = 1900  # characters of our own text in one place; longer lists take several
 OBSERVATION_TOKENS = 4000  # newest observations first, until this is reached; the newest always goes in
+MAX_OBSERVATIONS = 24  # whatever their size
 SUMMARIES = 4  # summaries of the last steps
 
 Fill = Callable[[TaskSpec, AgentState], Iterable[ContextText]]
@@ -45,12 +46,12 @@ def build_context(spec: TaskSpec, state: AgentState, node: Node, learned: str = 
 
 
 def observations_that_fit(observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
-    """Return the newest observations within the token bound, oldest first, and always the newest one."""
+    """Return the newest observations within both bounds, oldest first, and always the newest one."""
     kept: list[Observation] = []
     tokens = 0
     for observation in reversed(observations):
         tokens += observation.excerpt.tokens if observation.excerpt else 0
-        if kept and tokens > OBSERVATION_TOKENS:
+        if len(kept) == MAX_OBSERVATIONS or (kept and tokens > OBSERVATION_TOKENS):
             break
         kept.append(observation)
     return tuple(reversed(kept))

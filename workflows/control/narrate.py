@@ -1,7 +1,6 @@
 """The state in words, for queries, for Temporal's own page and for the command line."""
 
 from schemas.base import clip
-from schemas.outcome import Status
 from schemas.plan import StepStatus
 from schemas.state import AgentState, Summary
 from schemas.task import TaskSpec
@@ -16,7 +15,7 @@ def summarize(spec: TaskSpec, state: AgentState, now: str) -> Summary:
     plan, step = current_plan(state), current_step(state)
     return Summary(
         name=spec.name,
-        status=state.outcome.label if state.outcome and state.status is not Status.CLOSING else state.status.value,
+        status=state.status.value,
         goal=clip(spec.goal, 300),
         place=place_of(state),
         step_title=step.title if step else "",

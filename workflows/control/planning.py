@@ -8,6 +8,9 @@ from schemas.task import TaskSpec
 from schemas.texts import TextRef
 from workflows.control.decision import current_plan, current_step, unmet
 
+KEPT_VERSIONS = 10  # of the plan, in the state; the run's events tell of all
+KEPT_DONE_STEPS = 100  # carried from version to version, the newest
+
 
 def new_version(spec: TaskSpec, state: AgentState, draft: PlanDraft, learned: str) -> AgentState:
     """Return the state with the drafted steps as the next plan version, after the steps that are done."""
@@ -32,7 +35,7 @@ def new_version(spec: TaskSpec, state: AgentState, draft: PlanDraft, learned: st
         learned=clip(learned),
         steps=tuple(steps),
     )
-    plans = (*_with_failed(state, failed), plan)
+    plans = (*_superseded(state.plans, failed), plan)[-KEPT_VERSIONS:]
     done = sum(step.status is StepStatus.DONE for step in steps)
     return rebuild(
         state,
@@ -72,7 +75,7 @@ def _ids(spec: TaskSpec) -> frozenset[str]:
 
 def _carried(before: PlanVersion | None, version: int) -> list[Step]:
     done = [step for step in before.steps if step.status is StepStatus.DONE] if before else []
-    return [rebuild(step, id=step_id(version, number)) for number, step in enumerate(done, start=1)]
+    return [rebuild(step, id=step_id(version, number)) for number, step in enumerate(done[-KEPT_DONE_STEPS:], start=1)]
 
 
 def _for_dropped(state: AgentState, steps: list[Step], version: int) -> list[Step]:
@@ -85,9 +88,11 @@ def _for_dropped(state: AgentState, steps: list[Step], version: int) -> list[Ste
     return [Step(id=step_id(version, len(steps) + 1), title=title, instruction=None, requirements=dropped)]
 
 
-def _with_failed(state: AgentState, failed: Step | None) -> tuple[PlanVersion, ...]:
-    if failed is None:
-        return state.plans
-    plan = state.plans[-1]
-    steps = tuple(rebuild(step, status=StepStatus.FAILED) if step.id == failed.id else step for step in plan.steps)
-    return (*state.plans[:-1], rebuild(plan, steps=steps))
+def _superseded(plans: tuple[PlanVersion, ...], failed: Step | None) -> tuple[PlanVersion, ...]:
+    """Return the versions so far, the last one with its failed step marked and without the steps that it carried."""
+    if not plans:
+        return plans
+    plan = plans[-1]
+    own = [step for step in plan.steps if step.done_as in (None, step.id)]
+    steps = tuple(rebuild(step, status=StepStatus.FAILED) if step == failed else step for step in own)
+    return (*plans[:-1], rebuild(plan, steps=steps))

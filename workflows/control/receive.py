@@ -1,5 +1,8 @@
 """Messages: a pure function from state and message to state. It never waits and never fails."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from pydantic import ValidationError
 
 from schemas.base import clip, rebuild
@@ -7,8 +10,11 @@ from schemas.messages import MessageCounts, Note, Received, SignalName
 from schemas.state import AgentState, EventKind
 from workflows.control.records import note_event
 
+Item = TypeVar("Item")
+
 KEPT_STEERING = 20
 KEPT_SENDER_IDS = 500
+KEPT_BYTES = 40_000  # of either
 
 
 def receive(state: AgentState, name: str, note: Note | None, problem: str, now: str) -> AgentState:
@@ -32,12 +38,13 @@ def receive(state: AgentState, name: str, note: Note | None, problem: str, now: 
     refused = state.messages.refused + (not accepted)
     changed = rebuild(state, messages=MessageCounts(received=number, refused=refused))
     if known.id:
-        changed = rebuild(changed, seen_ids=(*changed.seen_ids, known.id)[-KEPT_SENDER_IDS:])
+        changed = rebuild(changed, seen_ids=_newest((*changed.seen_ids, known.id), KEPT_SENDER_IDS, str))
     if accepted:
         changed = _apply(changed, SignalName(name), received)
     said = f"{received.name} from {received.by or 'unknown'}: {received.text}".rstrip(": ")
     text = f"{said} → {received.answer}"
-    return note_event(changed, EventKind.MESSAGE, received.id, text, now, ok=accepted)
+    refs = (known.id,) if known.id else ()
+    return note_event(changed, EventKind.MESSAGE, received.id, text, now, ok=accepted, refs=refs)
 
 
 def explain(error: ValidationError) -> str:
@@ -82,4 +89,15 @@ def _apply(state: AgentState, name: SignalName, received: Received) -> AgentStat
         case SignalName.CANCEL:
             return rebuild(state, cancel=received)
         case SignalName.STEER:
-            return rebuild(state, steering=(*state.steering, received)[-KEPT_STEERING:])
+            return rebuild(state, steering=_newest((*state.steering, received), KEPT_STEERING, lambda item: item.text))
+
+
+def _newest(items: tuple[Item, ...], count: int, text: Callable[[Item], str]) -> tuple[Item, ...]:
+    """Return the newest ``count`` items, fewer where their texts are long."""
+    kept, size = 0, 0
+    for item in reversed(items[-count:]):
+        size += len(text(item).encode())
+        if size > KEPT_BYTES:
+            break
+        kept += 1
+    return items[len(items) - kept :]

@@ -7,7 +7,9 @@ from schemas.state import AgentState, Event, EventKind
 from schemas.texts import BlobRef
 
 KEPT_EVENTS = 40
+KEPT_BYTES = 40_000
 ARCHIVE_ABOVE_EVENTS = 120
+ARCHIVE_ABOVE_BYTES = 80_000
 CHUNK_EVENTS = 400  # 400 events of at most 2,500 characters stay below the archive request's limit
 EVENT_TEXT = 2500
 
@@ -37,13 +39,23 @@ def note_event(
 
 
 def archive_due(state: AgentState) -> bool:
-    """Return whether events should move to the archive."""
-    return len(state.events) > ARCHIVE_ABOVE_EVENTS
+    """Return whether events should move to the archive: there are many, or they are long."""
+    return len(state.events) > ARCHIVE_ABOVE_EVENTS or sum(map(_size, state.events)) > ARCHIVE_ABOVE_BYTES
 
 
 def chunk_to_archive(state: AgentState, keep: int = KEPT_EVENTS) -> tuple[Event, ...]:
-    """Return the oldest events beyond the ``keep`` newest, at most one chunk's worth."""
-    return state.events[: max(0, len(state.events) - keep)][:CHUNK_EVENTS]
+    """Return the oldest events beyond the ``keep`` newest (fewer where these are long), at most one chunk's worth."""
+    kept, size = 0, 0
+    for event in reversed(state.events[-keep:] if keep else ()):
+        size += _size(event)
+        if size > KEPT_BYTES:
+            break
+        kept += 1
+    return state.events[: len(state.events) - kept][:CHUNK_EVENTS]
+
+
+def _size(event: Event) -> int:
+    return len(event.text.encode())
 
 
 def chunk_json(events: tuple[Event, ...]) -> str:
