@@ -29,8 +29,8 @@ class Caps(Frozen):
 
     events: Annotated[int, Field(ge=100, le=40_000)] = 3500
     """History events."""
-    history_bytes: Annotated[int, Field(ge=50_000, le=40_000_000)] = 2_000_000
-    """History size."""
+    history_bytes: Annotated[int, Field(ge=500_000, le=40_000_000)] = 2_000_000
+    """History size; a run begins with up to half of the least cap, its spec and its state."""
 
 
 class TaskSpec(Frozen):

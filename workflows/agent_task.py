@@ -61,7 +61,7 @@ class AgentTask:
         """Decide and do, until a decision ends the run. Raises: Ended, HandOver."""
         await self.steps.begin()
         while True:
-            await self.calls.ready()
+            await self.calls.ready(at_head=True)
             decision = decide(self.journal.spec, self.journal.state)
             match decision.kind:
                 case DecisionKind.CONTINUE:

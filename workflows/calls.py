@@ -60,17 +60,17 @@ class Calls:
         """The run's state."""
         return self.journal.state
 
-    async def ready(self) -> None:
+    async def ready(self, *, at_head: bool = False) -> None:
         """Wait while paused; end where cancelled; hand over where the history has grown to its caps.
 
-        Called before every call and at the head of every iteration, so no loss is possible: what an iteration
-        has done is in the state, and the next run begins it anew from there.
+        Called before every call, and ``at_head`` of every iteration. There, and while paused, the run hands over at
+        its caps. Inside an iteration, which would begin anew, it does so only where twice the caps are reached.
         """
         while True:
             await self._archive_if_due()
             if self.state.cancel is not None:
                 raise Ended(decide(self.journal.spec, self.state))
-            if self._history_is_full():
+            if self._history_is_full(1 if at_head or self.state.paused_by else 2):
                 raise HandOver
             if self.state.paused_by is None:
                 if self.state.status is Status.PAUSED:
@@ -83,7 +83,7 @@ class Calls:
                     self.state.paused_by is None
                     or self.state.cancel is not None
                     or records.archive_due(self.state)
-                    or self._history_is_full()
+                    or self._history_is_full(1)
                 )
             )
 
@@ -154,12 +154,12 @@ class Calls:
             if records.archive_due(self.state):
                 await self.archive(records.KEPT_EVENTS)
 
-    def _history_is_full(self) -> bool:
+    def _history_is_full(self, times: int) -> bool:
         info, caps = workflow.info(), self.journal.spec.caps
         return (
-            info.get_current_history_length() >= caps.events
-            or info.get_current_history_size() >= caps.history_bytes
-            or info.is_continue_as_new_suggested()
+            info.get_current_history_length() >= times * caps.events
+            or info.get_current_history_size() >= times * caps.history_bytes
+            or (times == 1 and info.is_continue_as_new_suggested())
         )
 
     def refuse_over(self, cost: Spend) -> None:

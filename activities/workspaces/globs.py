@@ -3,10 +3,15 @@
 import re
 from functools import lru_cache
 
+RESERVED = ("--", "&&", "||", "~~")  # Python keeps these for set operations and warns of them
+
 
 @lru_cache(maxsize=1000)
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """Return the pattern as an expression for whole paths; a pattern that ends in ``/`` means all that is below."""
+    """Return the pattern as an expression for whole paths; a pattern that ends in ``/`` means all that is below.
+
+    Every text is a pattern: what cannot be a set of characters stands for itself.
+    """
     if pattern.endswith("/"):
         pattern += "**"
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
@@ -34,9 +39,20 @@ def _within_folder(part: str) -> str:
         elif token == "?":
             expression += "[^/]"
         elif token.startswith("[") and token.endswith("]") and len(token) > 2:
-            inside = token[1:-1].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
-            inside = f"^/{inside[1:]}" if inside.startswith("!") else inside.replace("^", "\\^")
-            expression += f"[{inside}]"
+            expression += _set(token[1:-1]) or re.escape(token)
         else:
             expression += re.escape(token)
+    return expression
+
+
+def _set(inside: str) -> str | None:
+    """Translate a set of characters; None where it is none, as with a range that runs backwards."""
+    if any(operator in inside for operator in RESERVED):
+        return None
+    inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+    expression = f"[^/{inside[1:]}]" if inside.startswith("!") else f"[{inside.replace('^', chr(92) + '^')}]"
+    try:
+        re.compile(expression)
+    except re.error:
+        return None
     return expression

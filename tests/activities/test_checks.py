@@ -224,6 +224,8 @@ def test_an_expression_that_never_ends_is_given_up() -> None:
         ("a+b(c).txt", ["a+b(c).txt"], ["aab(c).txt"]),
         ("./a", ["a"], ["./a"]),
         ("[", ["["], ["x"]),
+        ("a[z-b]", ["a[z-b]"], ["ac", "az"]),
+        ("a[b--z]", ["a[b--z]"], ["ab"]),
     ],
 )
 def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:

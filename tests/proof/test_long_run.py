@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MAX_STATE_BYTES = 256_000
 CAPS = Caps(events=400)
-EVENTS_OVER_CAP = 200  # a run hands over at the next call, and closing takes some more
+MOST_EVENTS = CAPS.events + 200  # a run hands over at the next iteration, and closing takes some more
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,9 @@ def final_state(settings: Settings, end: Ended) -> AgentState:
     return AgentState.model_validate_json(ArtifactStore(settings.artifacts_dir).get_bytes(end.result.state))
 
 
-async def judge(client: Client, settings: Settings, end: Ended) -> AgentState:
+async def judge(
+    client: Client, settings: Settings, end: Ended, least_runs: int = 4, most_events: int = MOST_EVENTS
+) -> AgentState:
     """Check the chain's size and its records, and return its final state."""
     state = final_state(settings, end)
     size = len(state.model_dump_json().encode())
@@ -69,8 +71,8 @@ async def judge(client: Client, settings: Settings, end: Ended) -> AgentState:
         f"{max(run.history_bytes for run in runs):,} bytes; final state {size:,} bytes\n"
     )
     assert size < MAX_STATE_BYTES
-    assert len(runs) == state.counters.runs > 3
-    assert all(run.events < CAPS.events + EVENTS_OVER_CAP for run in runs)
+    assert len(runs) == state.counters.runs >= least_runs
+    assert all(run.events < most_events for run in runs)
     numbers = [int(event["id"][1:]) for event in events]
     assert numbers == sorted(set(numbers))  # each once, in order
     sequence = sorted(numbers + [int(row.effect_id.rsplit(":", 1)[1]) for row in rows])
@@ -169,11 +171,12 @@ def test_hundreds_of_long_messages(home: DevServer, serving: WorkerProcess) -> N
         await handle.signal("pause", Note(by="ann"))
         for number in range(300):
             await handle.signal("steer", Note(by="ann", text=f"n{number} " + "🦶" * 1900, id=f"id-{number}"))
-        state = await until(handle, lambda state: state.messages.received == 301, 120)
+        state = await until(handle, lambda state: state.messages.received == 301 and state.counters.runs > 1, 120)
         assert len(state.model_dump_json().encode()) < MAX_STATE_BYTES
         await handle.signal("cancel", Note(by="ann"))
         end = await ended(handle)
         assert end.outcome.kind is OutcomeKind.CANCELLED
-        await judge(client, home.settings, end)
+        # a run cannot hand over as long as one message after the other comes in
+        await judge(client, home.settings, end, least_runs=2, most_events=2000)
 
     with_client(home.settings, work)

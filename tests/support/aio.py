@@ -9,10 +9,14 @@ from temporalio.testing import ActivityEnvironment
 Value = TypeVar("Value")
 Request = TypeVar("Request")
 
+# One loop for all, as in a worker: LiteLLM keeps its HTTP clients by the loop's identity, which Python uses again
+# for a later loop, and then finds a client whose loop is closed.
+_RUNNER = asyncio.Runner()
+
 
 def run(work: Coroutine[Any, Any, Value]) -> Value:
-    """Return what ``work`` returns, in an event loop of its own."""
-    return asyncio.run(work)
+    """Return what ``work`` returns."""
+    return _RUNNER.run(work)
 
 
 def run_activity(activity: Callable[[Request], Awaitable[Value]], request: Request) -> Value:
@@ -21,4 +25,4 @@ def run_activity(activity: Callable[[Request], Awaitable[Value]], request: Reque
     async def inside() -> Value:
         return await ActivityEnvironment().run(activity, request)
 
-    return asyncio.run(inside())
+    return run(inside())

@@ -31,8 +31,16 @@ def assert_bill_equation(rows: list[EffectRow], bill: Bill, spend_microusd: int)
     known = {row.effect_id for row in rows if row.kind is EffectKind.MODEL}
     assert set(billed) <= known
     for row in rows:
-        if row.kind is EffectKind.MODEL and row.state is EffectState.DONE:
-            assert row.charged.microusd == billed[row.effect_id], f"{row.effect_id} was charged another amount"
+        if row.kind is EffectKind.MODEL and row.state in (EffectState.DONE, EffectState.AMBIGUOUS):
+            _assert_charged_what_is_known(row, billed)
+
+
+def _assert_charged_what_is_known(row: EffectRow, billed: dict[str, int]) -> None:
+    """Check one ended call: charged what was billed where the usage is known, and its reservation where it is not."""
+    known = json.loads(row.outcome_json)["usage_known"]
+    assert known == (row.state is EffectState.DONE), f"{row.effect_id} is {row.state}, usage known: {known}"
+    right = billed[row.effect_id] if known else row.reserved.microusd
+    assert row.charged.microusd == right, f"{row.effect_id} was charged another amount"
 
 
 @dataclass(frozen=True)
