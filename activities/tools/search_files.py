@@ -1,6 +1,7 @@
 """search_files: where a text occurs."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, f
 from activities.workspaces.excerpts import line_of
 from activities.workspaces.paths import PathRefused, read_file, split_path
 from activities.workspaces.stopping import Stopped
-from activities.workspaces.walking import walk
+from activities.workspaces.walking import shown_path, walk
 from schemas.base import Frozen
 from schemas.effects import EffectClass
 
@@ -25,7 +26,7 @@ class SearchFilesArguments(Frozen):
     text: Annotated[str, Field(min_length=1, max_length=1000)]
     """Text to find, literally, within one line."""
     path: PathArgument = "."
-    """Folder relative to the workspace's folder; all below it is searched."""
+    """File, or folder with all below it, relative to the workspace's folder."""
     ignore_case: bool = False
     """Whether upper and lower case are the same."""
 
@@ -50,7 +51,18 @@ def _search(arguments: SearchFilesArguments, context: ToolContext) -> ToolResult
 
 def _hits(arguments: SearchFilesArguments, context: ToolContext) -> Iterator[str]:
     wanted = arguments.text.casefold() if arguments.ignore_case else arguments.text
+    for path, data in _texts(arguments, context):
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+            if wanted in (line.casefold() if arguments.ignore_case else line):
+                yield f"{path}:{number}: {line_of(line, MAX_LINE_CHARACTERS)}\n"
+
+
+def _texts(arguments: SearchFilesArguments, context: ToolContext) -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of the one file that is named, or of every text file below the folder."""
     start = split_path(context.root, arguments.path)
+    with contextlib.suppress(PathRefused):  # a folder, or nothing at all: then the walk says what is wrong
+        yield shown_path("/".join(start)), read_file(context.root, start, MAX_FILE_BYTES)
+        return
     for found in walk(context.root, context.stop.is_set, start).found:
         if context.stop.is_set():
             raise Stopped
@@ -60,11 +72,8 @@ def _hits(arguments: SearchFilesArguments, context: ToolContext) -> Iterator[str
             data = read_file(context.root, found.parts, MAX_FILE_BYTES)
         except (PathRefused, OSError):  # gone or replaced since it was listed
             continue
-        if b"\x00" in data:
-            continue
-        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-            if wanted in (line.casefold() if arguments.ignore_case else line):
-                yield f"{found.path}:{number}: {line_of(line, MAX_LINE_CHARACTERS)}\n"
+        if b"\x00" not in data:
+            yield found.path, data
 
 
 SEARCH_FILES = Tool(

@@ -113,6 +113,9 @@ def test_searching_finds_lines_with_path_and_number(bench: WorkspaceBench) -> No
     seen = bench.act("search_files", path="searched", text="word (", ignore_case=False)
     assert bench.shown(seen) == "searched/a.txt:3: word (x)\n"
     assert bench.act("search_files", path="searched", text="WORD", ignore_case=True).summary == "2 lines with the text"
+    of_file = bench.act("search_files", path="searched/a.txt", text="word (")
+    assert bench.shown(of_file) == "searched/a.txt:3: word (x)\n"
+    assert "searched/none" in bench.act("search_files", path="searched/none", text="word").summary
 
 
 @pytest.mark.parametrize("tool", ["read_file", "write_file", "edit_file", "list_files", "search_files"])
