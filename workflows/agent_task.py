@@ -1,6 +1,7 @@
 """AgentTask: one agent task, from plan to verified result, as one durable workflow."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -42,10 +43,19 @@ class AgentTask:
     async def run(self, task: TaskInput) -> TaskResult:
         """Run the task to its typed outcome."""
         try:
-            return await self.closing.close(await self.pursue())
+            outcome = await self.pursue()
         except asyncio.CancelledError:
-            await asyncio.shield(self.closing.close(CANCELLED_BY_TEMPORAL))
+            await self.close(CANCELLED_BY_TEMPORAL)
             raise
+        return await self.close(outcome)
+
+    async def close(self, outcome: Outcome) -> TaskResult:
+        """Close once; Temporal's own cancel changes nothing any more when it comes now."""
+        closing = asyncio.ensure_future(self.closing.close(outcome))
+        while not closing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await workflow.wait_condition(closing.done)
+        return closing.result()
 
     async def pursue(self) -> Outcome:
         """Go round the loop until it ends, or hand over to the next run of the chain."""

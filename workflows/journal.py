@@ -75,11 +75,13 @@ class Journal:
         if self.state.status is not status:
             self.change(status=status)
         if self._published is not status:
-            self._published = status
             pairs: list[SearchAttributeUpdate[Any]] = [
                 STATUS.value_set(status.value),
                 WAITING.value_set(status in (Status.WAITING, Status.PAUSED)),
             ]
+            if self._published is None:
+                pairs.append(TASK_TYPE.value_set(self.spec.task_type))
+            self._published = status
             workflow.upsert_search_attributes(pairs)
 
     def publish_outcome(self, outcome: Outcome) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
@@ -162,3 +163,22 @@ async def chain_of(client: Client, workflow_id: str) -> list[RunOfChain]:
     described.sort(key=lambda item: item.start_time)
     infos = [item.raw_description.workflow_execution_info for item in described]
     return [RunOfChain(info.execution.run_id, info.history_length, info.history_size_bytes) for info in infos]
+
+
+def final_state(settings: Settings, end: Ended) -> AgentState:
+    """Return the state that was recorded at the end."""
+    row = Ledger(settings.database_url).run(end.handle.id)
+    assert row is not None
+    return AgentState.model_validate_json(ArtifactStore(settings.artifacts_dir).get_bytes(row.state))
+
+
+async def attempts(handle: Handle) -> list[tuple[str, int]]:
+    """Return every call of the run with the number of its last attempt, in order."""
+    names, found = {}, []
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            names[event.event_id] = event.activity_task_scheduled_event_attributes.activity_type.name
+        elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            started = event.activity_task_started_event_attributes
+            found.append((names[started.scheduled_event_id], started.attempt))
+    return found

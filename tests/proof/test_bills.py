@@ -112,8 +112,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubProcess]:
 
 
 @pytest.fixture(scope="module")
-def ends(home: DevServer, stub: StubProcess) -> Iterator[dict[str, Ended]]:
-    """All cases at once, on one worker that has the adapter for real models."""
+def ends(home: DevServer, stub: StubProcess) -> dict[str, Ended]:
+    """Run all cases at once, on one worker that has the adapter for real models."""
     serving = WorkerProcess(home.settings)
 
     async def work(client: Client) -> dict[str, Ended]:
@@ -125,7 +125,7 @@ def ends(home: DevServer, stub: StubProcess) -> Iterator[dict[str, Ended]]:
         return dict(zip(handles, found, strict=True))
 
     try:
-        yield with_client(home.settings, work)
+        return with_client(home.settings, work)
     finally:
         serving.kill()
 

@@ -23,6 +23,7 @@ from stores.settings import Settings
 from tests.proof.bench import (
     Ended,
     Handle,
+    attempts,
     ended,
     happened,
     lines_of,
@@ -245,7 +246,8 @@ def test_the_same_effect_id_with_another_request_fails_typed(
         with worker(later):
             end = await ended(handle)
         assert (end.outcome.kind, end.outcome.error_type) == (OutcomeKind.FAILED, "EffectMismatch")
-        assert await attempts_at(handle, name if name == "plan" else "perform_action") == [1]
+        asked = "plan" if name == "plan" else "perform_action"
+        assert [attempt for call, attempt in await attempts(handle) if call == asked] == [1]
         assert rows_of(later, "another chain") == foreign
         root = next(later.workspaces_dir.glob(f"{handle.id}.*/files"))
         assert not (root / "out.txt").exists()
@@ -267,15 +269,3 @@ def claim_for_another(settings: Settings, handle: Handle, row: EffectRow) -> lis
         Intent(key=key, kind=row.kind, name=row.name, digest=digest, reservation=Reservation(), limits=Limits())
     )
     return ledger.rows("another chain")
-
-
-async def attempts_at(handle: Handle, activity: str) -> list[int]:
-    """Return the last attempt's number of every call of ``activity``."""
-    scheduled, attempts = set(), []
-    async for event in handle.fetch_history_events():
-        if event.activity_task_scheduled_event_attributes.activity_type.name == activity:
-            scheduled.add(event.event_id)
-        started = event.activity_task_started_event_attributes
-        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED and started.scheduled_event_id in scheduled:
-            attempts.append(started.attempt)
-    return attempts

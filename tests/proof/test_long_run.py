@@ -13,7 +13,7 @@ from schemas.state import AgentState
 from schemas.task import Bounds, Caps, TaskSpec
 from stores.artifacts import ArtifactStore
 from stores.settings import Settings
-from tests.proof.bench import Ended, chain_of, ended, events_of, rows_of, serving_home, start, with_client
+from tests.proof.bench import Ended, chain_of, ended, events_of, final_state, rows_of, serving_home, start, with_client
 from tests.support.judging import assert_bill_equation
 from tests.support.running import until
 from tests.support.server import DevServer
@@ -47,13 +47,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
 def serving(home: DevServer) -> Iterator[WorkerProcess]:
     with worker(home.settings) as running:
         yield running
-
-
-def final_state(settings: Settings, end: Ended) -> AgentState:
-    """Return the recorded final state."""
-    assert end.result is not None
-    assert end.result.state is not None
-    return AgentState.model_validate_json(ArtifactStore(settings.artifacts_dir).get_bytes(end.result.state))
 
 
 async def judge(

@@ -116,6 +116,7 @@ class World:
     more: bool = False
     seconds: float = 0.0
     """How long a performed action takes."""
+    closing_seconds: float = 0.0
     status: Callable[["World", ModelRequest], CallStatus] = lambda world, request: CallStatus.ANSWERED
     usable: Callable[[ModelRequest], bool] = lambda request: True
     error: SurefootError | None = None
@@ -294,4 +295,5 @@ class World:
     @implements(contract.CLOSE_WORKSPACE)
     async def on_close_workspace(self, request: CloseWorkspaceRequest) -> CloseWorkspaceReply:
         self.closed += 1
+        await asyncio.sleep(self.closing_seconds)
         return CloseWorkspaceReply(killed=0)

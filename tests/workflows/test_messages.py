@@ -96,6 +96,20 @@ def test_temporals_own_cancel_cleans_up_publishes_the_outcome_and_ends_cancelled
     on_server(server.settings, world, test)
 
 
+def test_temporals_cancel_while_closing_changes_nothing(server: DevServer) -> None:
+    world = World(closing_seconds=1.0)
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await until(handle, lambda state: state.status is Status.CLOSING)
+        await handle.cancel()
+        assert (await handle.result()).outcome.kind is OutcomeKind.FINISHED
+        assert world.closed == 1
+        assert len(world.recorded) == 1
+
+    on_server(server.settings, world, test)
+
+
 def test_steering_reaches_the_next_proposal(server: DevServer) -> None:
     world = long_command()
 
