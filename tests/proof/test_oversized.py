@@ -27,7 +27,7 @@ from tests.proof.bench import (
 )
 from tests.proof.stub_process import stub_process
 from tests.support.judging import assert_bill_equation
-from tests.support.server import DevServer
+from tests.support.server import DevServer, settings_of
 from tests.support.tasks import (
     WorkerProcess,
     commands,
@@ -97,11 +97,9 @@ def run(settings: Settings, spec: TaskSpec, label: str) -> Ended:
         return end
 
     end = with_client(settings, work)
-    rows = rows_of(settings, end.first_run_id)
-    bill = rehearsed_bill(settings)
-    if not spec.models[next(iter(spec.models))].rehearsed:
-        return end
-    assert_bill_equation(rows, bill, sum(row.charged.microusd for row in rows))
+    if all(choice.rehearsed for choice in spec.models.values()):
+        rows = rows_of(settings, end.first_run_id)
+        assert_bill_equation(rows, rehearsed_bill(settings), sum(row.charged.microusd for row in rows))
     return end
 
 
@@ -175,17 +173,18 @@ def test_a_reply_of_five_megabytes(home: DevServer, serving: WorkerProcess, node
 
 
 def test_a_reply_of_five_megabytes_over_http(home: DevServer, tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = settings_of(home.settings.home, queue_prefix="http")  # served by the one worker that has the adapter
     rules = [{"when": "", "content": "twelve bytes", "content_repeat": REPLY_BYTES // 12}]
     with stub_process(tmp_path_factory.mktemp("stub") / "bill.jsonl", rules) as stub:
-        adapter = WorkerProcess(home.settings)
+        adapter = WorkerProcess(settings)
         try:
             bounds = Bounds(max_plan_versions=2)
-            end = run(home.settings, task_spec(home.settings, stub.choice(), bounds=bounds), "5 MB over HTTP")
+            end = run(settings, task_spec(settings, stub.choice(), bounds=bounds), "5 MB over HTTP")
         finally:
             adapter.kill()
         assert end.outcome.reason is StopReason.MAX_PLAN_VERSIONS
         assert len(stub.requests(end.handle.id)) == 2
-        assert_bill_equation(rows_of(home.settings, end.first_run_id), stub.bill(), end.spend_microusd)
+        assert_bill_equation(rows_of(settings, end.first_run_id), stub.bill(), end.spend_microusd)
 
 
 def test_a_goal_of_two_hundred_kilobytes_is_refused_before_the_start(home: DevServer) -> None:
