@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-SOURCES := schemas workflows stores activities workers client tests bench
 
 .PHONY: help setup demo check test proof lock clean
 .DEFAULT_GOAL := help
