@@ -5,6 +5,7 @@ Whatever the service does, a model call is one request, its cost is counted once
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from schemas.effects import EffectKind, EffectState
 from schemas.outcome import Outcome, OutcomeKind
 from schemas.task import TaskSpec
 from stores.settings import Settings
-from tests.proof.bench import Ended, ended, rows_of, serving_home, start, with_client
+from tests.proof.bench import Ended, ended, rows_of, serving_home, start, states, with_client
 from tests.proof.stub_process import StubProcess, stub_process
 from tests.support.judging import assert_bill_equation
 from tests.support.killing_worker import POINTS
@@ -78,7 +79,7 @@ def rules() -> list[dict[str, Any]]:
 
 def tag(name: str) -> str:
     """Return a word that stands in every prompt of a task: in its goal and in the title of its step."""
-    return f"case-{name.replace(' ', '-')}."
+    return f"case-{name.replace(' ', '-')}!"
 
 
 def spec_of(settings: Settings, stub: StubProcess, name: str, **choice: Any) -> TaskSpec:
@@ -170,7 +171,16 @@ def test_sigkill_around_a_request(home: DevServer, stub: StubProcess, tmp_path: 
     finally:
         doomed.kill()
     assert end.outcome.kind is OutcomeKind.FINISHED, end.outcome
+    ambiguous = judge(settings, stub, end)
+    requests = len(stub.requests(end.handle.id))
+    assert max(Counter(entry["key"] for entry in stub.requests(end.handle.id)).values()) == 1
+    rows = rows_of(settings, end.first_run_id)
+    if point == "between_activities":  # the next call may have begun by then, and is lost then
+        assert states(rows, node) == [EffectState.DONE]
+        assert ambiguous <= 1
+        assert ANSWERED <= requests <= ANSWERED + ambiguous
+        return
     lost = point in ("after_intent", "after_effect")
-    assert judge(settings, stub, end) == (1 if lost else 0)
-    answered_and_lost = point == "after_effect"
-    assert len(stub.requests(end.handle.id)) == ANSWERED + (1 if answered_and_lost else 0)
+    assert states(rows, node) == ([EffectState.AMBIGUOUS] if lost else []) + [EffectState.DONE]
+    assert ambiguous == lost
+    assert requests == ANSWERED + (point == "after_effect")  # answered, and the answer died with the worker

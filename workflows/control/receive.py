@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from schemas.base import clip, rebuild
 from schemas.messages import MessageCounts, Note, Received, SignalName
 from schemas.state import AgentState, EventKind
-from workflows.control.records import note_event
+from workflows.control.records import fitting, json_bytes, note_event
 
 Item = TypeVar("Item")
 
@@ -94,10 +94,5 @@ def _apply(state: AgentState, name: SignalName, received: Received) -> AgentStat
 
 def _newest(items: tuple[Item, ...], count: int, text: Callable[[Item], str]) -> tuple[Item, ...]:
     """Return the newest ``count`` items, fewer where their texts are long."""
-    kept, size = 0, 0
-    for item in reversed(items[-count:]):
-        size += len(text(item).encode())
-        if size > KEPT_BYTES:
-            break
-        kept += 1
+    kept = fitting((json_bytes(text(item)) for item in reversed(items[-count:])), KEPT_BYTES)
     return items[len(items) - kept :]

@@ -1,6 +1,7 @@
 """The run's own record: numbered events, the newest in the state, the rest in the archive's chunks."""
 
 import json
+from collections.abc import Iterable
 
 from schemas.base import clip, rebuild
 from schemas.state import AgentState, Event, EventKind
@@ -10,7 +11,8 @@ KEPT_EVENTS = 40
 KEPT_BYTES = 40_000
 ARCHIVE_ABOVE_EVENTS = 120
 ARCHIVE_ABOVE_BYTES = 80_000
-CHUNK_EVENTS = 400  # 400 events of at most 2,500 characters stay below the archive request's limit
+CHUNK_EVENTS = 400
+CHUNK_BYTES = 500_000  # with everything around the texts it stays below the archive request's limit
 EVENT_TEXT = 2500
 
 
@@ -40,22 +42,32 @@ def note_event(
 
 def archive_due(state: AgentState) -> bool:
     """Return whether events should move to the archive: there are many, or they are long."""
-    return len(state.events) > ARCHIVE_ABOVE_EVENTS or sum(map(_size, state.events)) > ARCHIVE_ABOVE_BYTES
+    many = len(state.events) > ARCHIVE_ABOVE_EVENTS
+    return many or sum(json_bytes(event.text) for event in state.events) > ARCHIVE_ABOVE_BYTES
 
 
 def chunk_to_archive(state: AgentState, keep: int = KEPT_EVENTS) -> tuple[Event, ...]:
     """Return the oldest events beyond the ``keep`` newest (fewer where these are long), at most one chunk's worth."""
-    kept, size = 0, 0
-    for event in reversed(state.events[-keep:] if keep else ()):
-        size += _size(event)
-        if size > KEPT_BYTES:
+    newest = state.events[-keep:] if keep else ()
+    kept = fitting((json_bytes(event.text) for event in reversed(newest)), KEPT_BYTES)
+    older = state.events[: len(state.events) - kept]
+    return older[: fitting((json_bytes(event.text) for event in older), CHUNK_BYTES)][:CHUNK_EVENTS]
+
+
+def fitting(sizes: Iterable[int], most: int) -> int:
+    """Return how many of the first ``sizes`` add up to at most ``most``."""
+    total, count = 0, 0
+    for size in sizes:
+        total += size
+        if total > most:
             break
-        kept += 1
-    return state.events[: len(state.events) - kept][:CHUNK_EVENTS]
+        count += 1
+    return count
 
 
-def _size(event: Event) -> int:
-    return len(event.text.encode())
+def json_bytes(text: str) -> int:
+    """Return the length of ``text`` in JSON: up to six times its own where it holds control characters."""
+    return len(json.dumps(text, ensure_ascii=False).encode())
 
 
 def chunk_json(events: tuple[Event, ...]) -> str:
