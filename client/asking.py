@@ -5,12 +5,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from temporalio.client import WorkflowExecution
+
 from client import lines, live
 from client.session import Session, wake_embedded, with_session
 from client.tasks import TaskView
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
-from schemas.outcome import EXIT_VERIFIED
+from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
+from schemas.scenario import MICROUSD_PER_USD
 from schemas.state import AgentState
 from schemas.texts import TextRef
 from stores.artifacts import ArtifactStore
@@ -33,38 +36,54 @@ def ps(settings: Settings, limit: int, running_only: bool, as_json: bool) -> int
         elif not listed:
             print("no tasks")
         else:
-            width = max(len(item["id"]) for item in listed)
-            for item in listed:
-                print(f"{item['id']:<{width}}  {item['status']:<40} {item['started']}  {item['spend']}")
+            print("\n".join(_table(listed)))
         return EXIT_VERIFIED
 
     return with_session(settings, work)
 
 
-async def _listed(session: Session, limit: int, running_only: bool) -> list[dict[str, str]]:
+def _table(listed: list[dict[str, Any]]) -> Iterator[str]:
+    width, label = (max(len(str(item[name])) for item in listed) for name in ("id", "status"))
+    yield f"{'TASK':<{width}}  {'STATUS':<{label}}  {'VERIFIED':<8}  {'STARTED':<20}  SPENT"
+    for item in listed:
+        verified = {True: "yes", False: "no", None: "-"}[item["verified"]]
+        spent = "" if item["spend_usd"] is None else f"${item['spend_usd']:.4f}"
+        yield f"{item['id']:<{width}}  {item['status']:<{label}}  {verified:<8}  {item['started']:<20}  {spent}"
+
+
+async def _listed(session: Session, limit: int, running_only: bool) -> list[dict[str, Any]]:
     query = f"WorkflowType = '{TASK_WORKFLOW}'" + (" AND ExecutionStatus = 'Running'" if running_only else "")
-    found: list[dict[str, str]] = []
-    keys = {key.name: key for key in SEARCH_ATTRIBUTES}
+    rows = {row.workflow_id: row for row in reversed(await asyncio.to_thread(session.tasks.rows, limit))}
+    found: dict[str, dict[str, Any]] = {}
     async for item in session.client.list_workflows(query, limit=limit):
-        said = item.typed_search_attributes
-        status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
-        usd = said.get(keys[SearchAttribute.SPEND_USD])
-        ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
-        label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
-        spend = "" if usd is None else f"${usd:.4f}"
-        started = item.start_time.isoformat(timespec="seconds")
-        found.append({"id": item.id, "status": label, "started": started, "spend": spend})
-    if running_only:
-        return found
-    known = {item["id"] for item in found}
-    rows = await asyncio.to_thread(session.tasks.rows, limit)
-    found += [_of_row(row) for row in rows if row.workflow_id not in known]
-    return sorted(found, key=lambda item: item["started"], reverse=True)[:limit]
+        row = rows.get(item.id)
+        found[item.id] = _of_row(row) if row and row.run_id == item.run_id else _of_workflow(item)
+    if not running_only:
+        found = {**{name: _of_row(row) for name, row in rows.items()}, **found}
+    return sorted(found.values(), key=lambda item: str(item["started"]), reverse=True)[:limit]
 
 
-def _of_row(row: RunRow) -> dict[str, str]:
-    spend = lines.dollars(row.spend.microusd)
-    return {"id": row.workflow_id, "status": row.outcome.label, "started": row.started_at[:19], "spend": spend}
+def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
+    """Return a task that has no row: it runs, or it ended without writing one."""
+    keys = {key.name: key for key in SEARCH_ATTRIBUTES}
+    said = item.typed_search_attributes
+    status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
+    ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
+    label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
+    usd = said.get(keys[SearchAttribute.SPEND_USD])
+    return _listing(item.id, label, item.start_time.isoformat(timespec="seconds")[:19], usd)
+
+
+def _of_row(row: RunRow) -> dict[str, Any]:
+    usd = row.spend.microusd / MICROUSD_PER_USD
+    known = {"name": row.name, "ended": row.ended_at[:19], "exit_code": exit_code(row.outcome)}
+    verified = row.outcome.verified if row.outcome.kind is OutcomeKind.FINISHED else None
+    return {**_listing(row.workflow_id, row.outcome.label, row.started_at[:19], usd), **known, "verified": verified}
+
+
+def _listing(task_id: str, status: str, started: str, usd: float | None) -> dict[str, Any]:
+    unknown = {"name": None, "ended": None, "exit_code": None, "verified": None}
+    return {"id": task_id, "status": status, "started": started, "spend_usd": usd, **unknown}
 
 
 def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: bool) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client import lines
-from client.embedded import child_environment
+from client.embedded import child_environment, server_of, stop
 from client.follow import Look, follow
 from client.problems import PrerequisiteError
 from client.records import Figures, figures
@@ -30,6 +30,7 @@ from schemas.outcome import EXIT_FAILED, EXIT_VERIFIED, Outcome, OutcomeKind
 from stores.records import UnsettledEffect
 from stores.running import Process, is_alive
 from stores.settings import Settings
+from stores.temporal import names_own_server
 
 SCENARIO = Path(__file__).parent.parent / "scenarios" / "fix-failing-test.yaml"
 KILL_IN = "soak.py"  # the command that takes seconds
@@ -55,11 +56,12 @@ class Drama:
 
 def demo(settings: Settings) -> int:
     """Run the demo; return 0 where everything that it claims held, else 4."""
+    started, home = time.monotonic(), settings
     settings = rebuild(settings, queue_prefix=f"demo-{secrets.token_hex(3)}")  # a worker of its own to kill
-    started = time.monotonic()
     _say("The model is REHEARSED: a script answers. Server, worker, sandbox, ledger and the kill are real.")
     spec_file = load(SCENARIO)
-    start_embedded(settings, worker=False)
+    was_running = server_of(home) is not None
+    start_embedded(home, worker=False)
     _say(f"Temporal's dev server runs; data in {settings.home}")
 
     async def go(session: Session) -> int:
@@ -75,7 +77,11 @@ def demo(settings: Settings) -> int:
             await _until_ended(session, handle.id, drama)
         return await _close(session, handle.id, drama, time.monotonic() - started)
 
-    return with_session(settings, go)
+    try:
+        return with_session(settings, go)
+    finally:
+        if not was_running and not names_own_server():
+            stop(home)
 
 
 async def _until_killed(session: Session, task_id: str, worker: "subprocess.Popen[str]", drama: Drama) -> None:
@@ -212,7 +218,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Run the demo on the configured home, and leave the server to those who look further."""
+    """Run the demo on the configured home; a server that it had to start is stopped again."""
     code = carry_out(None, demo)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -43,7 +43,10 @@ def ensure_running(settings: Settings, worker: bool) -> ServerRecord:
     the log where that does not come about.
     """
     with exclusive_lock(settings.run_dir / START_LOCK):
-        started = None if supervisor_of(settings) else _start_supervisor(settings, worker)
+        started = None
+        if supervisor_of(settings) is None:
+            print("surefoot: starting the embedded server …", file=sys.stderr, flush=True)
+            started = _start_supervisor(settings, worker)
         server = _wait_for(lambda: server_of(settings), settings, started, "server")
         if worker:
             supervisor = supervisor_of(settings)

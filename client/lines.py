@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from client.tasks import TaskView
 from schemas.base import clip
 from schemas.budget import Spend
-from schemas.outcome import exit_code
+from schemas.outcome import OutcomeKind, exit_code
 from schemas.plan import PlanVersion, StepStatus
 from schemas.scenario import MICROUSD_PER_USD
 from schemas.state import AgentState, Event, Summary
@@ -104,7 +104,9 @@ def ending_code(view: TaskView) -> int:
 
 
 def _verified(view: TaskView) -> str:
-    verified = view.outcome.verified if view.outcome else None
+    if view.outcome is None or view.outcome.kind is not OutcomeKind.FINISHED:
+        return ""  # what did not finish was not verified, whatever some check of the evaluator says
+    verified = view.outcome.verified
     return {True: ", verified by the evaluator", False: ", but the evaluator says no", None: ""}[verified]
 
 

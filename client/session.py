@@ -12,7 +12,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
-from client.embedded import ensure_running, server_of, supervisor_of
+from client.embedded import ensure_running, server_of
 from client.problems import PrerequisiteError
 from client.tasks import Tasks
 from stores.artifacts import ArtifactStore
@@ -54,9 +54,8 @@ def wake_embedded(settings: Settings) -> None:
         return
     if not settings.temporal_db.exists():
         raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
-    say("the embedded server is not running; starting it")
-    # a supervisor that is about to restart its server keeps what it was told about the worker
-    ensure_running(settings, worker=supervisor_of(settings) is None)
+    say("the embedded server is not running; starting it, without a worker (`surefoot up` starts one)")
+    ensure_running(settings, worker=False)  # looking at tasks does not set them going again
 
 
 def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:

@@ -33,7 +33,12 @@ Reply = TypeVar("Reply", AgentState, Summary)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 FAILING_ATTEMPTS = 4  # a worker that dies and comes back costs one or two
-NO_ANSWER = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION)
+NO_ANSWER = (
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.FAILED_PRECONDITION,
+    RPCStatusCode.RESOURCE_EXHAUSTED,  # queries that no worker answers pile up in the server
+)
 
 
 class UnknownTask(BadInput):

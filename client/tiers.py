@@ -95,7 +95,7 @@ class Tiers:
         if key and not self.environ.get(key):
             yield f"{entry.model} needs a key; set the environment variable {key}, or name another as api_key_env"
         if self.file.scenario.limits.usd is not None and _price(entry) is None:
-            where = f"{place}.price (input_usd_per_mtok, output_usd_per_mtok)"
+            where = "--price" if self.override else f"{place}.price (input_usd_per_mtok, output_usd_per_mtok)"
             yield f"limits.usd is set and the price of {entry.model} is unknown; set {where}, or drop limits.usd"
         most = known.max_output_tokens if known and entry.api_base is None else None
         if most and entry.max_output_tokens and entry.max_output_tokens > most:

@@ -13,7 +13,8 @@ from schemas.texts import BlobRef, TextRef
 from schemas.workspace import CloseWorkspaceRequest, EvaluateRequest, RecordRunRequest
 from workflows.calls import Calls, Ended
 from workflows.control import records
-from workflows.control.decision import decide, unmet
+from workflows.control.decision import current_step, decide, unmet
+from workflows.control.planning import step_done
 from workflows.journal import now
 from workflows.looking import Looking
 from workflows.steps import MUST_FAIL
@@ -46,6 +47,8 @@ class Closing:
     async def close(self, outcome: Outcome) -> TaskResult:
         """Evaluate, clean up, record and publish; return the result, or fail the workflow with it where it FAILED."""
         self.journal.change(outcome=outcome)
+        if outcome.kind is OutcomeKind.FINISHED and current_step(self.journal.state):
+            self.journal.state = step_done(self.journal.state, None)  # its requirements hold: nothing of it is left
         self.journal.enter(Status.CLOSING)
         self.journal.say(f"closing: {outcome.label}")
         results = await self._evaluate()

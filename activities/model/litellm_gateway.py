@@ -57,7 +57,10 @@ class LiteLlmGateway:
             return None
         value = self._environment.get(name, "").strip()
         if not value:
-            raise SecretUnresolved(f"the environment variable {name} is not set in the worker that calls models")
+            raise SecretUnresolved(
+                f"the environment variable {name} is not set in the worker that calls models; set it and "
+                "restart the worker (surefoot down, then run again)"
+            )
         return value
 
     def _arguments(self, completion: Completion, key: str | None) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from schemas.rehearsal import PLACE, Rehearsal, RehearsedReply
 from schemas.texts import estimate_tokens
 from stores.artifacts import ArtifactStore
 
+UNREHEARSED = "no rehearsed reply fits; see rehearsed-model.jsonl"
+
 
 class RehearsedGateway:
     """Answers completions from the script that the run carries; it remembers nothing between requests.
@@ -34,13 +36,14 @@ class RehearsedGateway:
         """Return the first reply that fits. Raises ``ModelBadRequest`` where the script is missing or malformed."""
         script = await asyncio.to_thread(self._script, completion)
         number, text = await asyncio.to_thread(_matching, script, completion)
+        finish_reason = "stop" if number else UNREHEARSED
         usage = Usage(
             input_tokens=estimate_tokens(completion.system) + estimate_tokens(completion.user),
             output_tokens=estimate_tokens(text),
         )
         await asyncio.to_thread(self._record, completion, usage, number)
         await asyncio.sleep(script.delay_seconds)
-        return CompletionReply(text=text, reasoning="", finish_reason="stop", model=REHEARSED, usage=usage)
+        return CompletionReply(text=text, reasoning="", finish_reason=finish_reason, model=REHEARSED, usage=usage)
 
     def _script(self, completion: Completion) -> Rehearsal:
         ref = completion.choice.rehearsal
@@ -62,6 +65,8 @@ class RehearsedGateway:
             "at": time.time(),
             "reply": number,
         }
+        if number is None:  # whoever writes the script needs to see what its patterns should have found
+            line["prompt"] = str(self._artifacts.path(self._artifacts.put_text(completion.user).sha256))
         self._record_path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self._record_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:

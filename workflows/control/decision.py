@@ -76,7 +76,7 @@ def _plan_due(spec: TaskSpec, state: AgentState) -> Decision | None:
         return stop(
             StopReason.MAX_PLAN_VERSIONS,
             "max_plan_versions",
-            f"{sentence} All {spec.bounds.max_plan_versions} plan versions are used."[:500],
+            f"{sentence.rstrip('. ')}. All {spec.bounds.max_plan_versions} plan versions are used."[:500],
         )
     kind = DecisionKind.REPLAN if state.plans else DecisionKind.PLAN
     return Decision(kind=kind, rule=rule, sentence=sentence[:500])
