@@ -48,7 +48,8 @@ class Closing:
         """Evaluate, clean up, record and publish; return the result, or fail the workflow with it where it FAILED."""
         self.journal.change(outcome=outcome)
         if outcome.kind is OutcomeKind.FINISHED and current_step(self.journal.state):
-            self.journal.state = step_done(self.journal.state, None)  # its requirements hold: nothing of it is left
+            ended = step_done(self.journal.state, None)  # its requirements hold: nothing of it is left to do
+            self.journal.state = rebuild(ended, observations=self.journal.state.observations)
         self.journal.enter(Status.CLOSING)
         self.journal.say(f"closing: {outcome.label}")
         results = await self._evaluate()
