@@ -25,7 +25,7 @@ test: check ## The checks, and every fast test
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 proof: $(VENV)/.dev ## The slow proofs: every kill point, server kills, long waits
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10
 
 # The lock files: versions with hashes, no addresses. core = demo, model = core + LiteLLM, all = everything.
 lock: ## Resolve the versions anew (needs uv)
