@@ -1,5 +1,6 @@
 """Requirements and evaluator checks: what is measured, apart from what anybody claims."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -79,6 +80,11 @@ class DirectoryCheck(Frozen):
 
 
 Check = Annotated[FileCheck | CommandCheck | JsonCheck | DirectoryCheck, Field(discriminator="kind")]
+
+
+def longest_seconds(checks: Iterable[Check]) -> int:
+    """Return how long the commands among ``checks`` may run, one after the other."""
+    return sum(check.timeout_seconds for check in checks if isinstance(check, CommandCheck))
 
 
 class Before(StrEnum):

@@ -6,7 +6,7 @@ SurefootError
 │   └── WorkspaceUnavailable, LedgerUnavailable
 └── Final: trying again cannot help; an operator must act, or it is a bug
     ├── ModelUnanswered, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
-    ├── PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid
+    ├── PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid, UnknownTool
     └── Fenced, EffectMismatch, RequirementAlreadyMet
 
 What a model or a tool can get wrong (an invalid reply, invalid arguments, a failed command, an ambiguous call, an
@@ -103,6 +103,10 @@ class SeedInvalid(Final):
     """The files that a workspace should start with cannot be unpacked safely."""
 
 
+class UnknownTool(Final):
+    """The task names a tool that this worker does not have."""
+
+
 class Fenced(Final):
     """A later attempt owns the effect; this one must not act."""
 
@@ -119,6 +123,16 @@ class EffectMismatch(Final):
 
 class RequirementAlreadyMet(Final):
     """A check declared ``before: must_fail`` passed before any work: it would prove nothing."""
+
+
+UNBILLED = frozenset(
+    error.__name__
+    for error in (
+        *(ModelRateLimited, ModelUnreachable, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused),
+        *(SecretUnresolved, ArtifactMissing, EffectMismatch),
+    )
+)
+"""Errors of a model's activity that prove that this effect was not billed; after any other one it may have been."""
 
 
 def _subclasses(root: type[SurefootError]) -> list[type[SurefootError]]:

@@ -8,7 +8,7 @@ from schemas.base import clip
 from schemas.budget import Spend
 from schemas.state import EventKind
 from schemas.workspace import ActionReply, ActionRequest, Workspace
-from workflows.calls import Calls, failed
+from workflows.calls import START_WITHIN_SECONDS, Calls, failed
 from workflows.control import budget
 
 MAX_VOID_IN_A_ROW = 3
@@ -74,7 +74,17 @@ class ActionCalls:
             if _is_final(error):
                 raise self.calls.ended_by(error, contract.PERFORM_ACTION.name) from error
             self.journal.note(EventKind.CALL, f"{request.action.tool}: the attempt was lost; reconciling", ok=False)
+        if self.calls.cancelled():  # find out what became of it all the same, but not for ever
+            return await self._reconcile_soon(request)
         return await self.calls.run(contract.RECONCILE_ACTION, request)
+
+    async def _reconcile_soon(self, request: ActionRequest) -> ActionReply:
+        try:
+            return await self.calls.execute(
+                contract.RECONCILE_ACTION, request, start_within_seconds=START_WITHIN_SECONDS
+            )
+        except ActivityError as error:
+            raise self.calls.ended_by(error, contract.RECONCILE_ACTION.name) from error
 
 
 def _is_final(error: ActivityError) -> bool:

@@ -24,17 +24,24 @@ from workflows.control.records import KEPT_EVENTS
 from workflows.journal import Journal, now
 from workflows.steps import Steps
 
+MAX_NOTE_BYTES = 20_000  # a note of the longest texts, whatever characters they hold
 CANCELLED_BY_TEMPORAL = Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
 
 
-@workflow.defn(name=TASK_WORKFLOW)
+# What our own code raises only by a fault, and what an input that is no TaskInput gives: the run fails with it.
+# Everything else, a change that breaks replay above all, lets the workflow task wait for a mended worker.
+FAULTS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, StopIteration, RuntimeError)
+
+
+@workflow.defn(name=TASK_WORKFLOW, failure_exception_types=FAULTS)
 class AgentTask:
     """Plan, act, validate and replan until the requirements hold or a bound is reached."""
 
     @workflow.init
     def __init__(self, task: TaskInput) -> None:
-        """Take the spec, and the state that the run before left, if there is one."""
-        self.journal = Journal(task.spec, task.state or initial_state(task.spec))
+        """Take the spec, and the state that the run before left; nobody else's word counts for what has happened."""
+        carried = task.state if workflow.info().continued_run_id else None
+        self.journal = Journal(task.spec, carried or initial_state(task.spec))
         self.calls = Calls(self.journal)
         self.steps = Steps(self.calls)
         self.closing = Closing(self.calls)
@@ -47,6 +54,9 @@ class AgentTask:
         except asyncio.CancelledError:
             await self.close(CANCELLED_BY_TEMPORAL)
             raise
+        except FAULTS as fault:  # closed and recorded like every other end
+            detail = clip(f"a fault of Surefoot: {type(fault).__name__}: {fault}")
+            outcome = Outcome(kind=OutcomeKind.FAILED, error_type="Fault", detail=detail)
         return await self.close(outcome)
 
     async def close(self, outcome: Outcome) -> TaskResult:
@@ -117,6 +127,9 @@ def decode_note(args: Sequence[RawValue]) -> tuple[Note | None, str]:
         return None, f"one argument expected, got {len(args)}"
     if not args:
         return Note(), ""
+    size = args[0].payload.ByteSize()
+    if size > MAX_NOTE_BYTES:
+        return None, f"the argument has {size:,} bytes, more than {MAX_NOTE_BYTES:,}"
     try:
         note = workflow.payload_converter().from_payload(args[0].payload, Note)
     except ValidationError as error:

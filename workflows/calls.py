@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 from pydantic import BaseModel
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from schemas import contract
 from schemas.base import clip
@@ -25,6 +25,7 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 FIRST_RETRY_SECONDS = 1
 LONGEST_RETRY_SECONDS = 30
+START_WITHIN_SECONDS = 60  # while a run ends: a workspace that no worker serves any more must not keep it
 
 
 class Ended(Exception):
@@ -60,6 +61,10 @@ class Calls:
         """The run's state."""
         return self.journal.state
 
+    def cancelled(self) -> bool:
+        """Whether people have cancelled a run that has no outcome yet."""
+        return self.state.cancel is not None and self.state.outcome is None
+
     async def ready(self, *, at_head: bool = False) -> None:
         """Wait while paused; end where cancelled; hand over where the history has grown to its caps.
 
@@ -94,9 +99,12 @@ class Calls:
         *,
         extra_seconds: int = 0,
         until: Callable[[], bool] = lambda: False,
+        start_within_seconds: int | None = None,
         summary: str = "",
     ) -> Reply:
         """Run one activity; where ``until`` becomes true first, cancel it and wait until it has cleaned up.
+
+        Without ``start_within_seconds`` it waits for a worker as long as that takes.
 
         Raises: temporalio.exceptions.ActivityError.
         """
@@ -107,6 +115,7 @@ class Calls:
             request,
             result_type=ref.reply,
             task_queue=queue,
+            schedule_to_start_timeout=timedelta(seconds=start_within_seconds) if start_within_seconds else None,
             start_to_close_timeout=timedelta(seconds=cls.start_to_close_seconds + extra_seconds),
             heartbeat_timeout=timedelta(seconds=cls.heartbeat_seconds) if cls.heartbeat_seconds else None,
             retry_policy=RetryPolicy(
@@ -128,9 +137,9 @@ class Calls:
         return cast(Reply, await handle)
 
     async def run(self, ref: ActivityRef[Request, Reply], request: Request, *, extra_seconds: int = 0) -> Reply:
-        """Run one activity to its end; an error that outlasts its attempts ends the run as FAILED."""
+        """Run one activity to its end; an error that outlasts its attempts ends the run as FAILED, a cancel as that."""
         try:
-            return await self.execute(ref, request, extra_seconds=extra_seconds)
+            return await self.execute(ref, request, extra_seconds=extra_seconds, until=self.cancelled)
         except ActivityError as error:
             raise self.ended_by(error, ref.name) from error
 
@@ -178,7 +187,7 @@ class Calls:
 
     def ended_by(self, error: ActivityError, name: str) -> Ended:
         """Return the end of a run that an activity\'s error ends."""
-        if isinstance(error.cause, CancelledError) and self.state.cancel is not None:
+        if self.cancelled():
             return Ended(decide(self.journal.spec, self.state))
         cause = error.cause
         if isinstance(cause, ApplicationError):

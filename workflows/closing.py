@@ -6,12 +6,12 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from schemas import contract
 from schemas.base import clip, rebuild
 from schemas.budget import add, greater
-from schemas.checks import CheckResult
+from schemas.checks import CheckResult, longest_seconds
 from schemas.outcome import Outcome, OutcomeKind, Status
 from schemas.state import Decision, DecisionKind, EventKind, TaskResult
 from schemas.texts import BlobRef, TextRef
 from schemas.workspace import CloseWorkspaceRequest, EvaluateRequest, RecordRunRequest
-from workflows.calls import Calls, Ended
+from workflows.calls import START_WITHIN_SECONDS, Calls, Ended
 from workflows.control import records
 from workflows.control.decision import current_step, decide, unmet
 from workflows.control.planning import step_done
@@ -34,7 +34,7 @@ class Closing:
         may_hold = decision.kind is DecisionKind.STOP and decision.rule != MUST_FAIL
         if may_hold and self.journal.state.workspace is not None:
             try:
-                await self.looking.check_if_changed(await self.looking.frame())
+                await self.looking.check(await self.looking.frame())
             except Ended as end:
                 self.journal.note(EventKind.NOTE, f"no last look: {end.decision.sentence}", ok=False)
             if not unmet(self.journal.state):
@@ -53,8 +53,8 @@ class Closing:
         self.journal.enter(Status.CLOSING)
         self.journal.say(f"closing: {outcome.label}")
         results = await self._evaluate()
-        if results:
-            finished = outcome.kind is OutcomeKind.FINISHED
+        if self.journal.spec.evaluator:  # one that could not run has verified nothing
+            finished = outcome.kind is OutcomeKind.FINISHED and bool(results)
             outcome = rebuild(outcome, verified=finished and all(result.met for result in results))
         difference = await self._close_workspace()
         self.journal.change(outcome=outcome)
@@ -80,7 +80,13 @@ class Closing:
             return ()
         request = EvaluateRequest(workspace=workspace, evaluator=spec.evaluator)
         try:
-            return (await self.calls.execute(contract.EVALUATE, request)).results
+            reply = await self.calls.execute(
+                contract.EVALUATE,
+                request,
+                extra_seconds=longest_seconds(spec.evaluator),
+                start_within_seconds=START_WITHIN_SECONDS,
+            )
+            return reply.results
         except ActivityError as error:
             self.journal.note(EventKind.NOTE, f"the evaluator could not run: {error.cause or error}", ok=False)
             return ()
@@ -91,7 +97,10 @@ class Closing:
             return None
         request = CloseWorkspaceRequest(workspace=workspace, first_run_id=workflow.info().first_execution_run_id)
         try:
-            return (await self.calls.execute(contract.CLOSE_WORKSPACE, request)).difference
+            reply = await self.calls.execute(
+                contract.CLOSE_WORKSPACE, request, start_within_seconds=START_WITHIN_SECONDS
+            )
+            return reply.difference
         except ActivityError as error:
             self.journal.note(EventKind.NOTE, f"the workspace was not closed: {error.cause or error}", ok=False)
             return None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from schemas import contract
 from schemas.base import rebuild
-from schemas.checks import CheckResult, RequirementState
+from schemas.checks import CheckResult, RequirementState, longest_seconds
 from schemas.frames import Frame
 from schemas.state import EventKind
 from schemas.workspace import RunChecksRequest, SnapshotRequest
@@ -31,11 +31,16 @@ class Looking:
 
     async def check_if_changed(self, frame: Frame) -> None:
         """Run the requirement checks, unless they ran at a frame like this one."""
+        if self.journal.state.frames.checked != frame.fingerprint:
+            await self.check(frame)
+
+    async def check(self, frame: Frame) -> None:
+        """Run the requirement checks."""
         state, spec = self.journal.state, self.journal.spec
-        if state.workspace is None or state.frames.checked == frame.fingerprint:
-            return
+        assert state.workspace is not None, "checks run only in an open workspace"
         request = RunChecksRequest(workspace=state.workspace, requirements=spec.requirements)
-        reply = await self.calls.run(contract.RUN_CHECKS, request)
+        seconds = longest_seconds(item.check for item in spec.requirements)
+        reply = await self.calls.run(contract.RUN_CHECKS, request, extra_seconds=seconds)
         state = self.journal.state
         self.journal.change(
             requirements=with_results(state.requirements, reply.results),

@@ -17,6 +17,7 @@ from schemas.calls import (
 )
 from schemas.contract import ActivityRef
 from schemas.effects import CallReceipt, CallStatus
+from schemas.errors import UNBILLED
 from schemas.models import TIER_OF_NODE, Node
 from schemas.sizing import prompt_tokens
 from schemas.state import EventKind
@@ -83,7 +84,7 @@ class ModelCalls:
                         f"{ref.name}: no answer, charged {budget.dollars(receipt.charged.microusd)}: {receipt.detail}"
                     )
                     self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
-                    if ambiguous >= MAX_AMBIGUOUS_IN_A_ROW:
+                    if ambiguous >= MAX_AMBIGUOUS_IN_A_ROW and self.journal.state.cancel is None:
                         raise failed("ModelUnanswered", f"{ref.name}: {ambiguous} requests in a row: {receipt.detail}")
 
     def _request(self, node: Node, place: str, learned: str, repair: RepairRequest | None, needed: int) -> ModelRequest:
@@ -117,14 +118,14 @@ class ModelCalls:
                 ref,
                 request,
                 extra_seconds=request.choice.timeout_seconds,
-                until=lambda: self.journal.state.cancel is not None,
+                until=self.calls.cancelled,
                 summary=f"{request.node.value} {request.place}",
             )
             charged, chain = reply.receipt.charged, reply.receipt.chain
             return reply
         except ActivityError as error:
-            if isinstance(error.cause, (ApplicationError, CancelledError)):
-                charged = Spend()  # a sorted error was not billed; what is cancelled after its start gives a reply
+            if _not_billed(error):
+                charged = Spend()
             raise self.calls.ended_by(error, ref.name) from error
         finally:
             self.journal.state = budget.settle(self.journal.state, cost, charged, chain)
@@ -133,6 +134,12 @@ class ModelCalls:
         self.journal.count(unusable_replies=1)
         text = f"unusable reply ({problem.kind.value}): {problem.detail}"
         self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
+
+
+def _not_billed(error: ActivityError) -> bool:
+    """Whether the error proves that nothing was billed: it is sorted as that, or the call never started."""
+    cause = error.cause
+    return isinstance(cause, CancelledError) or (isinstance(cause, ApplicationError) and cause.type in UNBILLED)
 
 
 async def both(first: "asyncio.Future[First]", second: "asyncio.Future[Second]") -> tuple[First, Second]:

@@ -26,7 +26,7 @@ from schemas.calls import (
 )
 from schemas.checks import CheckResult, FileCheck, Requirement
 from schemas.effects import CallReceipt, CallStatus, EffectClass, LedgerTotals
-from schemas.errors import SurefootError
+from schemas.errors import ArtifactMissing, SurefootError
 from schemas.frames import Frame
 from schemas.models import ModelChoice, Node, Tier
 from schemas.plan import PlanDraft, StepDraft
@@ -117,6 +117,7 @@ class World:
     seconds: float = 0.0
     """How long a performed action takes."""
     closing_seconds: float = 0.0
+    evaluator_fails: bool = False
     status: Callable[["World", ModelRequest], CallStatus] = lambda world, request: CallStatus.ANSWERED
     usable: Callable[[ModelRequest], bool] = lambda request: True
     error: SurefootError | None = None
@@ -286,6 +287,8 @@ class World:
 
     @implements(contract.EVALUATE)
     async def on_evaluate(self, request: EvaluateRequest) -> ChecksReply:
+        if self.evaluator_fails:
+            raise ArtifactMissing("scripted: the seed's manifest is gone")
         met = self.met(self)
         count = len(request.evaluator)
         return ChecksReply(

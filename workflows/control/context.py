@@ -42,7 +42,7 @@ def build_context(spec: TaskSpec, state: AgentState, node: Node, learned: str = 
     Judges get frames and outputs, never the executor's own summary.
     """
     texts = [text for slot in SLOTS_OF_NODE[node] if slot != "learned" for text in FILLS[slot](spec, state)]
-    return (*texts, *_lines("learned", [learned])) if learned else tuple(texts)
+    return (*texts, *_lines("learned", [learned], untrusted=True)) if learned else tuple(texts)
 
 
 def observations_that_fit(observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
@@ -57,17 +57,17 @@ def observations_that_fit(observations: tuple[Observation, ...]) -> tuple[Observ
     return tuple(reversed(kept))
 
 
-def _lines(slot: str, lines: Iterable[str], label: str = "") -> Iterator[ContextText]:
-    """Yield our own lines, packed into as few places as their length allows."""
+def _lines(slot: str, lines: Iterable[str], label: str = "", untrusted: bool = False) -> Iterator[ContextText]:
+    """Yield lines, packed into as few places as their length allows."""
     packed = ""
     for line in lines:
         line = line[:INLINE]
         if packed and len(packed) + len(line) + 1 > INLINE:
-            yield ContextText(slot=slot, label=label, inline=packed)
+            yield ContextText(slot=slot, label=label, inline=packed, untrusted=untrusted)
             packed = ""
         packed = f"{packed}\n{line}" if packed else line
     if packed:
-        yield ContextText(slot=slot, label=label, inline=packed)
+        yield ContextText(slot=slot, label=label, inline=packed, untrusted=untrusted)
 
 
 def _ref(slot: str, ref: TextRef | None, label: str = "", untrusted: bool = False) -> Iterator[ContextText]:
@@ -160,15 +160,16 @@ def _verdict(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
     verdict = state.last_verdict
     if verdict is None:
         return ()
-    return _lines("verdict", [f"{'done' if verdict.result else 'not done'}: {verdict.reason}"])
+    said = f"{'done' if verdict.result else 'not done'}: {verdict.reason}"
+    return _lines("verdict", [said], untrusted=True)  # a reason and a summary may quote the environment
 
 
 def _action_summary(spec: TaskSpec, state: AgentState) -> Iterator[ContextText]:
     plan = current_plan(state)
     done = [step for step in plan.steps if step.summary is not None] if plan else []
     for step in done[-SUMMARIES:]:
-        yield from _ref("action_summary", step.summary, step.id)
-    yield from _ref("action_summary", state.action_summary)
+        yield from _ref("action_summary", step.summary, step.id, untrusted=True)
+    yield from _ref("action_summary", state.action_summary, untrusted=True)
 
 
 def _steering(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:

@@ -1,11 +1,11 @@
 """Messages: a pure function from state and message to state. It never waits and never fails."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from schemas.base import clip, rebuild
+from schemas.base import clip
 from schemas.messages import MessageCounts, Note, Received, SignalName
 from schemas.state import AgentState, EventKind
 from workflows.control.records import fitting, json_bytes, note_event
@@ -13,6 +13,7 @@ from workflows.control.records import fitting, json_bytes, note_event
 Item = TypeVar("Item")
 
 KEPT_STEERING = 20
+EXPLAINED_FAULTS = 3
 KEPT_SENDER_IDS = 500
 KEPT_BYTES = 40_000  # of either
 
@@ -36,20 +37,22 @@ def receive(state: AgentState, name: str, note: Note | None, problem: str, now: 
         sender_id=known.id,
     )
     refused = state.messages.refused + (not accepted)
-    changed = rebuild(state, messages=MessageCounts(received=number, refused=refused))
+    changes: dict[str, Any] = {"messages": MessageCounts(received=number, refused=refused)}
     if known.id:
-        changed = rebuild(changed, seen_ids=_newest((*changed.seen_ids, known.id), KEPT_SENDER_IDS, str))
+        changes["seen_ids"] = _newest((*state.seen_ids, known.id), KEPT_SENDER_IDS, str)
     if accepted:
-        changed = _apply(changed, SignalName(name), received)
+        changes |= _changes(state, SignalName(name), received)
     said = f"{received.name} from {received.by or 'unknown'}: {received.text}".rstrip(": ")
     text = f"{said} → {received.answer}"
     refs = (known.id,) if known.id else ()
-    return note_event(changed, EventKind.MESSAGE, received.id, text, now, ok=accepted, refs=refs)
+    # one rebuild for all: thousands of messages may come at once
+    return note_event(state, EventKind.MESSAGE, received.id, text, now, ok=accepted, refs=refs, **changes)
 
 
 def explain(error: ValidationError) -> str:
-    """Return a validation error in one line."""
-    parts = [f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}" for item in error.errors()]
+    """Return the first faults of a validation error in one line."""
+    faults = error.errors(include_input=False, include_url=False)[:EXPLAINED_FAULTS]
+    parts = [f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}" for item in faults]
     return clip("; ".join(parts), 300)
 
 
@@ -79,17 +82,17 @@ def _judge_known(state: AgentState, name: SignalName, note: Note) -> tuple[bool,
             )
 
 
-def _apply(state: AgentState, name: SignalName, received: Received) -> AgentState:
+def _changes(state: AgentState, name: SignalName, received: Received) -> dict[str, Any]:
     match name:
         case SignalName.PAUSE:
             who = received.by or "someone"
-            return rebuild(state, paused_by=clip(f"{who}: {received.text}" if received.text else who))
+            return {"paused_by": clip(f"{who}: {received.text}" if received.text else who)}
         case SignalName.RESUME:
-            return rebuild(state, paused_by=None)
+            return {"paused_by": None}
         case SignalName.CANCEL:
-            return rebuild(state, cancel=received)
+            return {"cancel": received}
         case SignalName.STEER:
-            return rebuild(state, steering=_newest((*state.steering, received), KEPT_STEERING, lambda item: item.text))
+            return {"steering": _newest((*state.steering, received), KEPT_STEERING, lambda item: item.text)}
 
 
 def _newest(items: tuple[Item, ...], count: int, text: Callable[[Item], str]) -> tuple[Item, ...]:

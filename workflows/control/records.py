@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from schemas.base import clip, rebuild
 from schemas.state import AgentState, Event, EventKind
@@ -31,13 +32,15 @@ def note_event(
     *,
     ok: bool | None = None,
     refs: tuple[str, ...] = (),
+    **changes: Any,
 ) -> AgentState:
-    """Return the state with one more event."""
-    state, number = next_seq(state)
+    """Return the state with one more event, and with other ``changes`` that come along."""
+    number = state.counters.seq + 1
     event = Event(
         id=f"e{number}", kind=kind, place=clip(place, 60), at=now, text=clip(text, EVENT_TEXT), ok=ok, refs=refs
     )
-    return rebuild(state, events=(*state.events, event))
+    counters = rebuild(state.counters, seq=number)
+    return rebuild(state, counters=counters, events=(*state.events, event), **changes)
 
 
 def archive_due(state: AgentState) -> bool:
