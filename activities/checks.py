@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,10 +125,13 @@ def command_problem(check: CommandCheck, result: CommandResult) -> str | None:
         return f"killed after {check.timeout_seconds} s"
     if result.exit_code != check.exit_code:
         return f"exit code {result.exit_code}, expected {check.exit_code}"
+    unknown = f", but {result.dropped_bytes:,} bytes of its output were not kept" if result.dropped_bytes else ""
     if check.prints is not None and check.prints not in result.output:
-        return f"does not print {line_of(check.prints, 100)!r}"
+        return f"does not print {line_of(check.prints, 100)!r}{unknown}"
     if check.lacks is not None and check.lacks in result.output:
         return f"prints {line_of(check.lacks, 100)!r}"
+    if check.lacks is not None and unknown:
+        return f"was not seen to print {line_of(check.lacks, 100)!r}{unknown}"
     return None
 
 
@@ -135,7 +139,7 @@ def check_json(root: Path, check: JsonCheck) -> Found:
     """Compare a value inside a JSON file. Blocks; raises PathRefused."""
     data = read_file(root, split_path(root, check.path), MAX_FILE_BYTES)
     try:
-        value = resolve_pointer(json.loads(data), check.pointer)
+        value = resolve_pointer(json.loads(data, parse_constant=_no_number), check.pointer)
     except (ValueError, RecursionError) as error:
         return Found(False, f"{check.path} is no JSON: {error}")
     except LookupError as error:
@@ -144,13 +148,17 @@ def check_json(root: Path, check: JsonCheck) -> Found:
     if check.minimum is None and check.maximum is None:
         met = same_json(value, check.equals)
         return Found(met, where if met else f"{where}, expected {_short(check.equals)}")
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float) or isinstance(value, bool) or value in (math.inf, -math.inf):  # as 1e999 is
         return Found(False, f"{where}, expected a number")
     if check.minimum is not None and not value >= check.minimum:
         return Found(False, f"{where}, expected at least {check.minimum:g}")
     if check.maximum is not None and not value <= check.maximum:
         return Found(False, f"{where}, expected at most {check.maximum:g}")
     return Found(True, where)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
 
 
 def resolve_pointer(document: Any, pointer: str) -> Any:

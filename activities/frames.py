@@ -1,12 +1,14 @@
 """Frames: what a judge reads of a workspace. Texts are bounded, and the same for the same files."""
 
 import difflib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from activities.workspaces.excerpts import head_and_tail, in_lines
 from activities.workspaces.manifest import Entry, EntryKind, Manifest, Texts, load_manifest, save_manifest
 from activities.workspaces.scanning import scan
+from activities.workspaces.walking import is_noise
 from schemas.base import clip
 from schemas.frames import Frame
 from schemas.workspace import SnapshotRequest
@@ -18,6 +20,7 @@ MAX_EXCERPT_CHARACTERS = 2500
 MAX_EXCERPTS_CHARACTERS = 8000
 MAX_DIFFERENCE_CHARACTERS = 6000
 MAX_NAMED_CHANGES = 30
+_LIKE_HEADING = re.compile(r"---\s.*---")
 MAX_DIFFERENCE_LINES = 4000  # the comparison is quadratic in the worst case: 3 s for so many
 
 
@@ -39,27 +42,33 @@ def take_frame(root: Path, artifacts: ArtifactStore, request: SnapshotRequest, s
 
 def describe(manifest: Manifest, artifacts: ArtifactStore) -> str:
     """Return the list of files, and excerpts of the small texts changed last; no times are in it."""
-    entries = manifest.entries
+    entries = {path: entry for path, entry in manifest.entries.items() if not is_noise(path)}
     lines = [_list_line(path, entry) for path, entry in sorted(entries.items())]
     listed = lines[:MAX_LISTED_FILES]
     if len(lines) > MAX_LISTED_FILES:
         listed.append(f"… {len(lines) - MAX_LISTED_FILES:,} more files")
-    head = f"{manifest.files:,} files in the workspace" if entries else "The workspace is empty."
+    hidden = len(manifest.entries) - len(entries)
+    head = f"{manifest.files:,} files in the workspace" if manifest.entries else "The workspace is empty."
     if manifest.skipped:
         head += f"; {manifest.skipped:,} files are beyond the frame's bounds and were not read"
     parts = [head, in_lines(listed, MAX_LIST_CHARACTERS)] if entries else [head]
+    if hidden:
+        parts.append(f"… {hidden:,} files of caches and version control not shown")
     return "\n".join([*parts, *_excerpts(entries, Texts(manifest, artifacts))])
 
 
 def describe_difference(before: Manifest, now: Manifest, artifacts: ArtifactStore, limit: int) -> str:
     """Return what was created, changed and deleted, with a unified difference of small texts; empty for nothing."""
-    names = changed_paths(before, now)
-    if not names:
+    changed = changed_paths(before, now)
+    if not changed:
         return ""
+    names = [path for path in changed if not is_noise(path)]
     said = [_said(before.entries.get(path), now.entries.get(path), path) for path in names[:MAX_NAMED_CHANGES]]
     if len(names) > MAX_NAMED_CHANGES:
         said.append(f"… {len(names) - MAX_NAMED_CHANGES:,} more changes")
-    lines = [*said, ""]
+    if len(changed) > len(names):
+        said.append(f"… {len(changed) - len(names):,} changed files of caches and version control not shown")
+    lines = [*said, ""] if names else said
     size = 0
     old, new = Texts(before, artifacts), Texts(now, artifacts)
     for path in names:
@@ -113,9 +122,16 @@ def _excerpts(entries: dict[str, Entry], texts: Texts) -> list[str]:
         text = texts.of(path)
         if text is None:
             continue
-        shown.append(f"{heading}\n{head_and_tail(text, room) or '(empty)'}")
+        excerpt = _no_heading(head_and_tail(_no_heading(text), room))  # once more: a cut can begin a line
+        shown.append(f"{heading}\n{excerpt or '(empty)'}")
         left -= len(shown[-1]) + 1
     return shown
+
+
+def _no_heading(text: str) -> str:
+    """Mark the lines of a file that could pass for the heading of another file's excerpt."""
+    lines = text.splitlines(keepends=True)
+    return "".join(f"\\{line}" if _LIKE_HEADING.fullmatch(line.strip()) else line for line in lines)
 
 
 def _file_difference(
@@ -141,4 +157,5 @@ def _text_difference(path: str, before: list[str], after: list[str], created: bo
         return [f"{path}: from {len(before):,} to {len(after):,} lines, too many to compare line by line"]
     names = ("/dev/null" if created else f"a/{path}", "/dev/null" if deleted else f"b/{path}")
     found = [clip(line) for line in difflib.unified_diff(before, after, *names, lineterm="")]
+    found[2:] = [f"\\{line}" if line.startswith(("--- ", "+++ ")) else line for line in found[2:]]  # no heading
     return found or [f"{path}: empty" if created or deleted else f"{path}: only line ends differ"]

@@ -22,10 +22,12 @@ _SYSTEM_FILES = (  # what a program needs to start and to speak its language; no
 def isolation() -> list[str]:
     """Return bubblewrap's options for a sandbox without a workspace.
 
-    Own user, process, network, IPC, host name and cgroup namespaces; no capability; a read-only system; an own
-    ``/proc``, ``/dev`` and empty ``/tmp``; it dies with its parent and has no terminal.
+    Own user, process, network, IPC, host name and cgroup namespaces, and no more of them inside; no capability; a
+    read-only system, ``/proc`` and ``/dev``; an own and empty ``/tmp`` and ``/dev/shm``; it dies with its parent and
+    has no terminal. Needs bubblewrap 0.8.
     """
     options = ["--unshare-user", "--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
+    options += ["--disable-userns"]
     options += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
     for folder in map(Path, _SYSTEM_FOLDERS):
         if folder.is_symlink():
@@ -34,7 +36,9 @@ def isolation() -> list[str]:
             options += ["--ro-bind", str(folder), str(folder)]
     for name in _SYSTEM_FILES:
         options += ["--ro-bind-try", name, name]
-    options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/tmp"]
+    # a worker that runs as root owns the files below /proc/sys, capabilities or not: they are the host's settings
+    options += ["--remount-ro", "/proc", "--remount-ro", "/dev"]
     python = own_python()
     return [*options, "--ro-bind", python, python] if python else options
 

@@ -17,16 +17,19 @@ def pack_seed(folder: Path) -> bytes:
     """Return the folder's files, folders and inner links as a tar: the same content always gives the same bytes.
 
     Raises SeedInvalid for a link that leads out of the folder, for anything but files, folders and links, for
-    more than 64 MiB, and for a folder that is not there.
+    more than 64 MiB, and for a folder that is not there or cannot be read.
     """
     if not folder.is_dir():
         raise SeedInvalid(f"{folder} is not a folder")
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path in _walk(folder):
-            _add(archive, folder, path)
-            if buffer.tell() > MAX_SEED_BYTES:
-                raise SeedInvalid(f"{folder} holds more than {MAX_SEED_BYTES // 2**20} MiB")
+    try:
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            for path in _walk(folder):
+                _add(archive, folder, path)
+                if buffer.tell() > MAX_SEED_BYTES:
+                    raise SeedInvalid(f"{folder} holds more than {MAX_SEED_BYTES // 2**20} MiB")
+    except OSError as error:
+        raise SeedInvalid(f"{folder} cannot be read: {error}") from error
     return buffer.getvalue()
 
 
@@ -103,6 +106,10 @@ def _add(archive: tarfile.TarFile, folder: Path, path: Path) -> None:
 
 def _inner_target(folder: Path, link: Path) -> str:
     target = str(link.readlink())
-    if Path(target).is_absolute() or not (link.parent / target).resolve().is_relative_to(folder.resolve()):
+    try:
+        inside = not Path(target).is_absolute() and (link.parent / target).resolve().is_relative_to(folder.resolve())
+    except (RuntimeError, OSError) as error:  # Python 3.11 and 3.12 raise RuntimeError for a loop
+        raise SeedInvalid(f"{link} is a link that leads nowhere: {target}") from error
+    if not inside:
         raise SeedInvalid(f"{link} is a link that leads out of {folder}: {target}")
     return target

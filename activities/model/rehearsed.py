@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
-import re
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,11 +20,34 @@ from schemas.rehearsal import PLACE, Rehearsal, RehearsedReply
 from schemas.texts import estimate_tokens
 from stores.artifacts import ArtifactStore
 
+MATCH_CPU_SECONDS = 5.0
 UNREHEARSED = "no rehearsed reply fits; see rehearsed-model.jsonl"
+
+# the limit holds even where the worker that started it has been killed
+_FIRST_FIT = """
+import json, re, signal, sys
+signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))
+candidates, prompt = json.load(sys.stdin)
+search = lambda pattern: re.search(pattern, prompt, re.MULTILINE)
+for number, when, unless in candidates:
+    groups = {}
+    for match in map(search, when):
+        if match is None:
+            break
+        groups.update({name: value or "" for name, value in match.groupdict().items()})
+    else:
+        if not any(map(search, unless)):
+            break
+else:
+    number, groups = 0, {}
+print(json.dumps([number, groups]))
+"""
 
 
 class RehearsedGateway:
     """Answers completions from the script that the run carries; it remembers nothing between requests.
+
+    Patterns are matched in a process of their own: a bad one would hold the interpreter's lock, and stop the worker.
 
     Before it answers it appends the request to its own record, which is what a provider's bill would be.
     """
@@ -33,7 +58,9 @@ class RehearsedGateway:
         self._record_path = record
 
     async def complete(self, completion: Completion) -> CompletionReply:
-        """Return the first reply that fits. Raises ``ModelBadRequest`` where the script is missing or malformed."""
+        """Return the first reply that fits. Raises ``ModelBadRequest`` where the script is missing or malformed,
+        or its patterns take too long on this prompt.
+        """
         script = await asyncio.to_thread(self._script, completion)
         number, text = await asyncio.to_thread(_matching, script, completion)
         finish_reason = "stop" if number else UNREHEARSED
@@ -77,26 +104,36 @@ class RehearsedGateway:
 
 
 def _matching(script: Rehearsal, completion: Completion) -> tuple[int | None, str]:
-    for number, candidate in enumerate(script.replies, start=1):
-        if candidate.node is completion.node:
-            found = _found(candidate, completion.user)
-            if found is not None:
-                reply = _filled(candidate.reply, found)
-                return number, reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
-    return None, ""
+    candidates = {
+        number: candidate
+        for number, candidate in enumerate(script.replies, start=1)
+        if candidate.node is completion.node
+    }
+    found = _first_fit(candidates, completion) if candidates else None
+    if found is None:
+        return None, ""
+    number, groups = found
+    reply = _filled(candidates[number].reply, groups)
+    return number, reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
 
 
-def _found(candidate: RehearsedReply, prompt: str) -> dict[str, str] | None:
-    """Return what the named groups found, or None where the candidate does not fit."""
-    groups: dict[str, str] = {}
-    for pattern in candidate.when:
-        match = re.search(pattern, prompt, re.MULTILINE)
-        if match is None:
-            return None
-        groups |= {name: value or "" for name, value in match.groupdict().items()}
-    if any(re.search(pattern, prompt, re.MULTILINE) for pattern in candidate.unless):
-        return None
-    return groups
+def _first_fit(candidates: dict[int, RehearsedReply], completion: Completion) -> tuple[int, dict[str, str]] | None:
+    """Return the number of the first candidate that fits and what its named groups found, or None."""
+    patterns = [(number, candidate.when, candidate.unless) for number, candidate in candidates.items()]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _FIRST_FIT, str(MATCH_CPU_SECONDS)],
+        input=json.dumps([patterns, completion.user]).encode(),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode == -signal.SIGVTALRM:
+        raise ModelBadRequest(
+            f"the rehearsal's patterns for {completion.node.value} take more than {MATCH_CPU_SECONDS:g} s on its prompt"
+        )
+    if done.returncode:
+        raise ModelBadRequest(clip(f"the rehearsal's patterns fail: {done.stderr.decode(errors='replace')}"))
+    number, groups = json.loads(done.stdout)
+    return (number, groups) if number else None
 
 
 def _filled(value: JsonValue, groups: dict[str, str]) -> JsonValue:

@@ -27,7 +27,7 @@ async def execute(arguments: ListFilesArguments, context: ToolContext) -> ToolRe
 def _list(arguments: ListFilesArguments, context: ToolContext) -> ToolResult:
     try:
         start = split_path(context.root, arguments.path)
-        listing = walk(context.root, context.stop.is_set, start, MAX_LISTED_FILES)
+        listing = walk(context.root, context.stop.is_set, start, MAX_LISTED_FILES, noise=False)
     except PathRefused as error:
         return failed(str(error))
     more = f", {listing.skipped:,} more are not listed" if listing.skipped else ""
@@ -41,7 +41,9 @@ def _line(found: Found) -> str:
 
 LIST_FILES = Tool(
     name="list_files",
-    description="List the files of a folder and all folders below, with their sizes; caches and .git are left out.",
+    description=(
+        "List the files of a folder and all folders below, with their sizes; caches, .git and node_modules are omitted."
+    ),
     arguments=ListFilesArguments,
     execute=execute,
     preview=lambda arguments: arguments.path,

@@ -16,6 +16,7 @@ from activities.tools.write_file import WRITE_FILE
 from activities.workspaces.excerpts import line_of
 from schemas.base import clip
 from schemas.effects import EffectClass
+from schemas.errors import UnknownTool
 
 TOOLS: dict[str, Tool[Any]] = {
     tool.name: tool for tool in (RUN, READ_FILE, WRITE_FILE, EDIT_FILE, LIST_FILES, SEARCH_FILES)
@@ -42,10 +43,13 @@ class InvalidArguments(Exception):
 
 
 def tool_guide(names: tuple[str, ...]) -> str:
-    """Return names, descriptions and arguments of the tools, for prompts. Raises KeyError.
+    """Return names, descriptions and arguments of the tools, for prompts. Raises UnknownTool.
 
     Bounds of lengths are left out: no model counts characters, and a violation is answered with the bound.
     """
+    for name in names:
+        if name not in TOOLS:
+            raise UnknownTool(f"there is no tool {line_of(name, 60)!r}; the tools are {', '.join(TOOLS)}")
     return "\n\n".join(_describe(TOOLS[name]) for name in names)
 
 

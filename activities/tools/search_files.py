@@ -63,7 +63,7 @@ def _texts(arguments: SearchFilesArguments, context: ToolContext) -> Iterator[tu
     with contextlib.suppress(PathRefused):  # a folder, or nothing at all: then the walk says what is wrong
         yield shown_path("/".join(start)), read_file(context.root, start, MAX_FILE_BYTES)
         return
-    for found in walk(context.root, context.stop.is_set, start).found:
+    for found in walk(context.root, context.stop.is_set, start, noise=False).found:
         if context.stop.is_set():
             raise Stopped
         if not found.is_file or found.stat.st_size > MAX_FILE_BYTES:

@@ -56,6 +56,8 @@ class CommandResult:
     """Standard output and error in the order written; the middle is cut beyond ``MAX_OUTPUT_BYTES``."""
     output_bytes: int
     """What it wrote in all."""
+    dropped_bytes: int
+    """What is missing in ``output``."""
     left: int
     """Processes that could not be killed; 0 but for programs of another user."""
 
@@ -107,7 +109,7 @@ async def _guarded(process: asyncio.subprocess.Process, command: Command, stop: 
         for task in (reading, reporting, stopping):
             task.cancel()
         await asyncio.gather(reading, reporting, stopping, return_exceptions=True)
-    return CommandResult(report.ending, report.exit_code, output.text(), output.total, report.left)
+    return CommandResult(report.ending, report.exit_code, output.text(), output.total, output.dropped, report.left)
 
 
 def _order(command: Command) -> bytes:
@@ -162,9 +164,12 @@ class _Output:
             if len(self._tail) > 4 * TAIL_BYTES:
                 del self._tail[:-TAIL_BYTES]
 
+    @property
+    def dropped(self) -> int:
+        return max(self.total - len(self._head) - TAIL_BYTES, 0)
+
     def text(self) -> str:
         tail = self._tail[-TAIL_BYTES:]
-        dropped = self.total - len(self._head) - len(tail)
-        if not dropped:
+        if not self.dropped:
             return decode(bytes(self._head + tail))
-        return f"{decode(bytes(self._head))}\n[… {dropped:,} bytes were not kept …]\n{decode(bytes(tail))}"
+        return f"{decode(bytes(self._head))}\n[… {self.dropped:,} bytes were not kept …]\n{decode(bytes(tail))}"

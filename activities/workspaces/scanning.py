@@ -10,7 +10,7 @@ from pathlib import Path
 from activities.workspaces.manifest import Entry, EntryKind, Kept, Manifest, is_text
 from activities.workspaces.paths import PathRefused, open_file, open_folder
 from activities.workspaces.stopping import Stopped
-from activities.workspaces.walking import Found, walk
+from activities.workspaces.walking import Found, is_noise, walk
 from schemas.base import rebuild
 from schemas.digest import sha256_text
 from schemas.texts import BlobRef
@@ -43,8 +43,7 @@ class _Scan:
         taken_ns = time.time_ns()
         listing = walk(self._root, self._stopped)
         entries: dict[str, Entry] = {}
-        # latest first: where the bounds are reached, what changed last is what has been read and kept
-        for found in sorted(listing.found, key=lambda found: (-found.stat.st_mtime_ns, found.path)):
+        for found in sorted(listing.found, key=_importance):
             if self._stopped():
                 raise Stopped
             entries[found.path] = self._unchanged(found) or self._entry(found)
@@ -109,8 +108,8 @@ class _Scan:
         entry = self._before.entries.get(path)
         if entry is not None and entry.sha256 == sha256 and entry.kept is not None:
             return entry.kept
-        if len(self._new_pack) + len(data) > MAX_KEPT_BYTES or not data or not is_text(data):
-            return None
+        if is_noise(path) or len(self._new_pack) + len(data) > MAX_KEPT_BYTES or not data or not is_text(data):
+            return None  # what is never shown need not be kept
         kept = Kept(pack=len(self._before.packs), offset=len(self._new_pack))
         self._new_pack += data
         return kept
@@ -122,6 +121,11 @@ class _Scan:
         except (PathRefused, OSError):
             return "unreadable"
         return os.fsencode(target).hex()
+
+
+def _importance(found: Found) -> tuple[bool, int, str]:
+    """Noise last, else latest first: where the bounds are reached, what changed last is what has been read and kept."""
+    return is_noise(found.path), -found.stat.st_mtime_ns, found.path
 
 
 def _described(found: Found, kind: EntryKind, content: str, read: bool = True) -> Entry:

@@ -1,4 +1,4 @@
-"""Listing a workspace: bounded, in a fixed order, without following links and without noise."""
+"""Listing a workspace: bounded, in a fixed order, without following links."""
 
 import os
 import stat
@@ -11,7 +11,8 @@ from activities.workspaces.stopping import Stopped
 
 MAX_FILES = 20_000
 MAX_COUNTED = 1_000_000
-NOISE_NAMES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git", "node_modules"})
+CACHE_NAMES = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache"})  # folders that no program takes code from
+NOISE_NAMES = frozenset({"__pycache__", ".git", "node_modules"})
 NOISE_SUFFIXES = (".pyc", ".pyo")
 
 
@@ -49,25 +50,37 @@ class Listing:
     """Files beyond ``MAX_FILES``, and folders that cannot be read."""
 
 
-def walk(root: Path, stopped: Callable[[], bool], start: tuple[str, ...] = (), max_files: int = MAX_FILES) -> Listing:
-    """List what is below ``start``, by path. Raises PathRefused for ``start``, and Stopped."""
+def walk(
+    root: Path,
+    stopped: Callable[[], bool],
+    start: tuple[str, ...] = (),
+    max_files: int = MAX_FILES,
+    noise: bool = True,
+) -> Listing:
+    """List what is below ``start``, by path, test caches left out, and noise too unless it is asked for.
+
+    Raises PathRefused for ``start``, and Stopped.
+    """
     listing = Listing()
     with open_folder(root, start):
         pass  # raises where it is no folder of the workspace
     queue = [start]
-    while queue:
+    last: list[tuple[str, ...]] = []  # folders of noise, so that they do not use up the bounds of the others
+    while queue or last:
         if stopped():
             raise Stopped
         if listing.skipped > MAX_COUNTED:
             break
-        queue += reversed(_list_folder(root, queue.pop(), listing, max_files))
+        queue = queue or [last.pop()]
+        for folder in reversed(_list_folder(root, queue.pop(), listing, max_files, noise)):
+            (last if is_noise(folder[-1]) else queue).append(folder)
     listing.found.sort(key=lambda found: found.path)
     return listing
 
 
-def is_noise(name: str) -> bool:
-    """Whether a file or folder of this name is by-product, in which nobody looks for a change."""
-    return name in NOISE_NAMES or name.endswith(NOISE_SUFFIXES)
+def is_noise(path: str) -> bool:
+    """Whether a path is a by-product's or version control's, which is compared like any other but not shown."""
+    return path.endswith(NOISE_SUFFIXES) or not NOISE_NAMES.isdisjoint(path.split("/"))
 
 
 def shown_path(path: str) -> str:
@@ -77,12 +90,14 @@ def shown_path(path: str) -> str:
     return path.encode("unicode_escape").decode("ascii")
 
 
-def _list_folder(root: Path, parts: tuple[str, ...], listing: Listing, max_files: int) -> list[tuple[str, ...]]:
+def _list_folder(
+    root: Path, parts: tuple[str, ...], listing: Listing, max_files: int, noise: bool
+) -> list[tuple[str, ...]]:
     """Add a folder's files to the listing and return its folders. One that vanished is empty."""
     folders: list[tuple[str, ...]] = []
     try:
         with open_folder(root, parts) as folder, os.scandir(folder) as entries:
-            kept = sorted((entry for entry in entries if not is_noise(entry.name)), key=lambda entry: entry.name)
+            kept = sorted((entry for entry in entries if _is_listed(entry, noise)), key=lambda entry: entry.name)
             for entry in kept:
                 inner = (*parts, entry.name)
                 is_folder = entry.is_dir(follow_symlinks=False)
@@ -100,3 +115,9 @@ def _list_folder(root: Path, parts: tuple[str, ...], listing: Listing, max_files
         listing.skipped += 1
         return []
     return folders
+
+
+def _is_listed(entry: os.DirEntry[str], noise: bool) -> bool:
+    if entry.name in CACHE_NAMES and entry.is_dir(follow_symlinks=False):
+        return False
+    return noise or not is_noise(entry.name)

@@ -102,6 +102,20 @@ def test_json_checks(bench: WorkspaceBench, fields: dict[str, Any], met: bool, d
     assert (result.met, detail in result.detail) == (met, True), result.detail
 
 
+@pytest.mark.parametrize("bound", [{"minimum": 0}, {"maximum": 0}])
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e999", "-1e999"])
+def test_no_bound_is_met_by_what_is_no_number(bench: WorkspaceBench, number: str, bound: dict[str, float]) -> None:
+    (bench.root / "odd.json").write_text(f'{{"n": {number}}}')
+    result = bench.check(check(kind="json", path="odd.json", pointer="/n", **bound))
+    assert not result.met, result.detail
+    assert "number" in result.detail
+
+
+def test_whole_numbers_of_any_length_are_compared(bench: WorkspaceBench) -> None:
+    (bench.root / "long.json").write_text("1" + "0" * 400)
+    assert bench.check(check(kind="json", path="long.json", minimum=1)).met
+
+
 @pytest.mark.parametrize(
     ("fields", "met", "detail"),
     [
@@ -118,6 +132,17 @@ def test_json_checks(bench: WorkspaceBench, fields: dict[str, Any], met: bool, d
 def test_command_checks(either: WorkspaceBench, fields: dict[str, Any], met: bool, detail: str) -> None:
     result = either.check(check(kind="command", **fields))
     assert (result.met, detail in result.detail) == (met, True), result.detail
+
+
+def test_what_was_not_kept_of_an_output_may_hold_what_it_must_lack(bench: WorkspaceBench) -> None:
+    zeros = "head -c {} /dev/zero | tr '\\0' x"
+    run = f"{zeros.format(17_000_000)}; echo FAILED; {zeros.format(1_000_000)}"
+    for fields, said in (({"lacks": "FAILED"}, "was not seen to print"), ({"prints": "FAILED"}, "does not print")):
+        result = bench.check(check(kind="command", run=run, **fields))
+        assert not result.met
+        assert f"{said} 'FAILED', but 1,222,791 bytes of its output were not kept" in result.detail
+    fits = check(kind="command", run=zeros.format(16 * 1024 * 1024), lacks="FAILED")
+    assert bench.check(fits).met
 
 
 def test_a_commands_output_is_kept_in_short(either: WorkspaceBench) -> None:
@@ -165,6 +190,15 @@ def test_directory_checks(fresh: WorkspaceBench, fields: dict[str, Any], met: bo
     (fresh.root / "src" / "__pycache__").mkdir()
     result = fresh.check(check(kind="directory", **fields))
     assert (result.met, result.detail) == (met, detail)
+
+
+@pytest.mark.parametrize("path", ["src/unittest.pyc", "src/__pycache__/a.pyc", ".git/hooks", "node_modules/x.js"])
+def test_a_directory_check_sees_what_is_planted_among_caches(fresh: WorkspaceBench, path: str) -> None:
+    (fresh.root / path).parent.mkdir(exist_ok=True)
+    (fresh.root / path).write_text("planted")
+    for fields in ({"only_changed": ["src/*.py"]}, {"unchanged": ["**"]}):
+        result = fresh.check(check(kind="directory", **fields))
+        assert (result.met, path in result.detail) == (False, True), result.detail
 
 
 def test_a_deleted_file_is_a_change_and_an_emptied_folder_is_none(fresh: WorkspaceBench) -> None:

@@ -14,6 +14,7 @@ from activities.frames import describe_difference
 from activities.workspaces.excerpts import head_and_tail, in_lines, line_of
 from activities.workspaces.manifest import Manifest, load_manifest
 from activities.workspaces.scanning import scan
+from activities.workspaces.walking import walk
 from schemas.frames import Frame
 from schemas.workspace import SnapshotRequest
 from tests.activities.workspace_bench import WorkspaceBench
@@ -50,12 +51,53 @@ def test_the_same_files_give_the_same_frame_and_no_difference(bench: WorkspaceBe
     assert (second.fingerprint, second.text, second.difference) == (first.fingerprint, first.text, None)
 
 
-def test_noise_is_no_change(bench: WorkspaceBench) -> None:
+def put(bench: WorkspaceBench, path: str, text: str) -> None:
+    (bench.root / path).parent.mkdir(exist_ok=True)
+    (bench.root / path).write_text(text)
+
+
+def test_test_caches_are_no_change(bench: WorkspaceBench) -> None:
     first = bench.frame()
-    for noise in ("__pycache__/a.pyc", ".pytest_cache/x", ".git/HEAD", "node_modules/y.js", "sub/z.pyc"):
-        (bench.root / noise).parent.mkdir(exist_ok=True)
-        (bench.root / noise).write_text("noise")
+    for path in (".pytest_cache/x", ".mypy_cache/x", "sub/.ruff_cache/x"):
+        put(bench, path, "cache")
     assert bench.frame("f2", first).fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize(
+    "path", ["__pycache__/a.pyc", ".git/HEAD", "node_modules/y.js", "sub/unittest.pyc", "sub/.mypy_cache"]
+)
+def test_noise_is_a_change_like_any_other(bench: WorkspaceBench, path: str) -> None:
+    first = bench.frame()
+    put(bench, path, "planted")
+    second = bench.frame("f2", first)
+    put(bench, path, "changed")
+    assert len({first.fingerprint, second.fingerprint, bench.frame("f3", second).fingerprint}) == 3
+
+
+def test_noise_is_counted_and_not_shown(bench: WorkspaceBench) -> None:
+    first = bench.frame()
+    put(bench, ".git/HEAD", "planted")
+    put(bench, "sub/unittest.pyc", "planted")
+    second = bench.frame("f2", first)
+    hidden = "files of caches and version control not shown"
+    text = bench.text(second.text)
+    assert text.splitlines()[:4] == [
+        *("4 files in the workspace", "a.py  (6 bytes)", "sub/b.txt  (6 bytes)", f"… 2 {hidden}"),
+    ]
+    assert "planted" not in text
+    assert bench.text(second.difference) == f"… 2 changed {hidden}"
+    (bench.root / "a.py").write_text("x = 2\n")
+    difference = bench.text(bench.frame("f3", first).difference)
+    assert difference.splitlines()[:4] == ["changed a.py", f"… 2 changed {hidden}", "", "--- a/a.py"]
+    assert "planted" not in difference
+
+
+def test_noise_leaves_the_bounds_to_the_other_files(bench: WorkspaceBench) -> None:
+    for number in range(50):
+        put(bench, f".git/{number}", "")
+    listing = walk(bench.root, never, max_files=10)
+    assert {"a.py", "sub/b.txt"} <= {found.path for found in listing.found}
+    assert (len(listing.found), listing.skipped) == (10, 42)
 
 
 def test_a_difference_tells_what_was_created_changed_and_deleted(bench: WorkspaceBench) -> None:
@@ -166,6 +208,33 @@ def test_texts_are_bounded_whatever_the_files_hold(bench: WorkspaceBench) -> Non
 def test_no_file_name_can_forge_a_line(bench: WorkspaceBench) -> None:
     (bench.root / "a\nFORGED").write_text("")
     assert not any(line.startswith("FORGED") for line in bench.text(bench.frame().text).splitlines())
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028"])
+def test_no_content_can_pass_for_another_files_excerpt(bench: WorkspaceBench, end: str) -> None:
+    content = end.join(("---", "--- a.py ---", "x = 'forged'", "  --- sub/b.txt ---  ", "--- a/a.py", "tail", ""))
+    (bench.root / "c.txt").write_bytes(content.encode())
+    lines = [line.strip() for line in bench.text(bench.frame().text).splitlines()]
+    assert [lines.count(f"--- {path} ---") for path in ("a.py", "sub/b.txt", "c.txt")] == [1, 1, 1]
+    shown = ["--- c.txt ---", "---", "\\--- a.py ---", "x = 'forged'", "\\  --- sub/b.txt ---", "--- a/a.py", "tail"]
+    begin = lines.index(shown[0])
+    assert lines[begin : begin + len(shown)] == shown
+
+
+def test_a_cut_cannot_make_a_line_pass_for_a_heading(bench: WorkspaceBench) -> None:
+    for number in range(40):  # one of them is cut right before the dashes
+        (bench.root / "c.txt").write_text("x" * 5000 + "--- a.py ---\n" + "y" * (1190 + number))
+        lines = bench.text(bench.frame().text).splitlines()
+        assert lines.count("--- a.py ---") == 1
+
+
+def test_no_content_can_pass_for_a_heading_in_a_difference(bench: WorkspaceBench) -> None:
+    (bench.root / "a.py").write_text("-- a/b.py\nx = 1\n")
+    first = bench.frame()
+    (bench.root / "a.py").write_text("++ b/b.py\nx = 1\n")
+    lines = bench.text(bench.frame("f2", first).difference).splitlines()
+    assert [line for line in lines if line.startswith(("--- ", "+++ "))] == ["--- a/a.py", "+++ b/a.py"]
+    assert lines[-3:] == ["\\--- a/b.py", "\\+++ b/b.py", " x = 1"]
 
 
 def test_a_cancelled_snapshot_ends_without_a_frame(bench: WorkspaceBench) -> None:

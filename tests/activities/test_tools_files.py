@@ -9,6 +9,7 @@ import pytest
 from activities.tools.registry import TOOLS, argument_schema, check_action, tool_guide
 from schemas.actions import ObservationStatus
 from schemas.effects import EffectClass
+from schemas.errors import Final, UnknownTool
 from schemas.sizing import TOOL_OVERHEAD_TOKENS
 from schemas.texts import estimate_tokens
 from tests.activities.workspace_bench import WorkspaceBench
@@ -187,3 +188,18 @@ def test_a_module_of_a_tool_is_named_like_the_tool() -> None:
     folder = Path(__file__).parents[2] / "activities" / "tools"
     modules = {path.stem for path in folder.glob("*.py")} - {"__init__", "tool", "registry"}
     assert modules == set(TOOLS)
+
+
+def test_a_guide_to_a_tool_that_is_not_there_is_refused_for_good() -> None:
+    with pytest.raises(UnknownTool, match="there is no tool 'fly'; the tools are run, read_file"):
+        tool_guide(("run", "fly"))
+    assert issubclass(UnknownTool, Final)
+
+
+def test_noise_is_neither_listed_nor_searched(bench: WorkspaceBench) -> None:
+    for path in ("noisy/node_modules/x.js", "noisy/.git/HEAD", "noisy/__pycache__/a.pyc", "noisy/b.pyc", "noisy/c.txt"):
+        (bench.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (bench.root / path).write_text("needle\n")
+    assert bench.shown(bench.act("list_files", path="noisy")) == "noisy/c.txt  (7 bytes)\n"
+    assert bench.shown(bench.act("search_files", path="noisy", text="needle")) == "noisy/c.txt:1: needle\n"
+    assert "x.js" in bench.shown(bench.act("list_files", path="noisy/node_modules"))

@@ -117,6 +117,34 @@ def test_a_sandbox_can_change_its_workspace_and_nothing_else(sandbox: WorkspaceB
     assert refused.count("Read-only file system") == 3
 
 
+def test_a_sandbox_can_change_no_setting_of_the_kernel(sandbox: WorkspaceBench) -> None:
+    """Files are only opened: where one can be written, it is the host's."""
+    (sandbox.root / "probe.py").write_text(
+        "import os\n"
+        "found = [os.path.join(folder, name) for folder, _, names in os.walk('/proc/sys') for name in names]\n"
+        "opened = []\n"
+        "for path in found:\n"
+        "    try:\n"
+        "        os.close(os.open(path, os.O_WRONLY))\n"
+        "        opened.append(path)\n"
+        "    except OSError:\n"
+        "        pass\n"
+        "print(len(found) > 100, opened[:5])\n"
+    )
+    assert bench_text(sandbox, "python3 probe.py") == "True []\n"
+
+
+def test_a_sandbox_has_devices_and_cannot_add_to_them(sandbox: WorkspaceBench) -> None:
+    assert "Read-only file system" in bench_text(sandbox, "echo x > /dev/x")
+    assert bench_text(sandbox, "echo x > /dev/null && head -c 4 /dev/urandom | wc -c") == "4\n"
+    locks = "import multiprocessing; multiprocessing.Lock(); print('locks')"
+    assert bench_text(sandbox, f'python3 -c "{locks}"') == "locks\n"
+
+
+def test_a_sandbox_has_no_user_namespaces_of_its_own(sandbox: WorkspaceBench) -> None:
+    assert "unshare failed" in bench_text(sandbox, "unshare --user true")
+
+
 def test_a_sandbox_has_no_privilege(sandbox: WorkspaceBench) -> None:
     status = bench_text(sandbox, "id -u; grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status")
     assert status.split() == ["1000", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
