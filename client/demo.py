@@ -23,6 +23,7 @@ from client.records import Figures, figures
 from client.reporting import carry_out
 from client.scenarios import load
 from client.session import Session, start_embedded, with_session
+from client.streams import accept_any_text
 from client.submit import freeze, start
 from schemas.base import rebuild
 from schemas.effects import ProcessGroup
@@ -219,6 +220,7 @@ def _say(text: str) -> None:
 
 def main() -> None:
     """Run the demo on the configured home; a server that it had to start is stopped again."""
+    accept_any_text()
     code = carry_out(None, demo)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy.exc import SQLAlchemyError
 
 from client.embedded import child_environment, server_of
-from client.session import polled
+from client.session import open_client, polled
 from schemas.contract import workspace_queue
 from schemas.errors import LedgerUnavailable
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
@@ -25,7 +25,7 @@ from stores.ledger import Ledger
 from stores.model_prices import key_variable
 from stores.sandbox_probe import probe_sandbox
 from stores.settings import Settings
-from stores.temporal import ServerUnreachable, connect, names_own_server
+from stores.temporal import ServerUnreachable, names_own_server
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE_BYTES = 1_000_000_000
@@ -155,7 +155,7 @@ def _server(settings: Settings) -> list[Finding]:
 
 
 async def _connected(settings: Settings) -> list[Finding]:
-    client = await connect(settings)
+    client = await open_client(settings)
     findings = [Finding(OK, "server", f"{client.service_client.config.target_host}, namespace {client.namespace}")]
     prefix, host = settings.queue_prefix, socket.gethostname()
     for queue in (prefix, *(workspace_queue(prefix, kind.value, host) for kind in WorkspaceKind)):

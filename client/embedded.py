@@ -57,7 +57,10 @@ def ensure_running(settings: Settings, worker: bool) -> ServerRecord:
 
 
 def stop(settings: Settings) -> bool:
-    """Stop the supervisor with all it keeps running; False where nothing ran. Raises PrerequisiteError."""
+    """Stop the supervisor with all it keeps running, or what a killed one has left; False where nothing ran.
+
+    Raises PrerequisiteError where something does not end.
+    """
     if not settings.run_dir.is_dir():
         return False
     with exclusive_lock(settings.run_dir / START_LOCK):
@@ -65,19 +68,32 @@ def stop(settings: Settings) -> bool:
 
 
 def _stop(settings: Settings) -> bool:
-    supervisor, server = supervisor_of(settings), server_of(settings)
-    left = [found.process for found in (supervisor, server) if found]
-    if not left:
-        return False
-    _signal(left[0], signal.SIGTERM)  # the supervisor ends its children; without one the server stands alone
+    record = read_record(settings.run_dir / SUPERVISOR_FILE, SupervisorRecord)
+    worker, server = worker_of(settings), server_of(settings)
+    # in this order: a supervisor ends the others itself, and a stopping worker still reports to the server
+    named = (
+        record.process if record else None,
+        record.worker if record else None,
+        worker.process if worker else None,
+        server.process if server else None,
+    )
+    left = [process for process in named if process and is_alive(process)]
+    for process in left:  # all of them: a supervisor that was killed has left the others behind
+        _signal(process, signal.SIGTERM)
+        _await_end(process)
+    for name in (SERVER_FILE, WORKER_FILE):
+        (settings.run_dir / name).unlink(missing_ok=True)
+    return bool(left)
+
+
+def _await_end(process: Process) -> None:
     deadline = time.monotonic() + STOPPING_SECONDS
-    while any(is_alive(process) for process in left):
+    while is_alive(process):
         if time.monotonic() > deadline:
-            pids = ", ".join(str(process.pid) for process in left if is_alive(process))
-            raise PrerequisiteError(f"still running after {STOPPING_SECONDS:g} s: process {pids}; end it by hand")
+            raise PrerequisiteError(
+                f"still running after {STOPPING_SECONDS:g} s: process {process.pid}; end it by hand"
+            )
         time.sleep(POLL_SECONDS)
-    (settings.run_dir / SERVER_FILE).unlink(missing_ok=True)
-    return True
 
 
 def supervisor_of(settings: Settings) -> SupervisorRecord | None:

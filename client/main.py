@@ -4,10 +4,13 @@ import os
 import sys
 import traceback
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from client.streams import accept_any_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,8 +34,24 @@ app = typer.Typer(
 scenario_app = typer.Typer(help="Check scenario files and print their schema.", no_args_is_help=True)
 app.add_typer(scenario_app, name="scenario")
 
+
+def _printable(text: str) -> str:
+    """Refuse bytes that are no text: no task has such an id, and Temporal takes none."""
+    if not text.isprintable():
+        raise typer.BadParameter(f"not an id: {text!a}")
+    return text
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"surefoot {version('surefoot')}")
+        raise typer.Exit
+
+
 Scenario = Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)]
-TaskId = Annotated[str, typer.Argument(help="The task's id, as `surefoot ps` lists it.", show_default=False)]
+TaskId = Annotated[
+    str, typer.Argument(help="The task's id, as `surefoot ps` lists it.", show_default=False, callback=_printable)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.")]
 Model = Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")]
 ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible service for --model.")]
@@ -57,6 +76,9 @@ class Flags:
 def root(
     context: typer.Context,
     home: Annotated[Path | None, typer.Option(help="Data folder, in place of SUREFOOT_HOME.")] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Options of every command."""
     context.obj = Flags(home)
@@ -252,6 +274,7 @@ def _tell(context: typer.Context, task_id: str, name: "SignalName", text: str, b
 def main() -> None:
     """Run the command line and end the process with the exact exit code."""
     code = EXIT_BUG
+    accept_any_text()
     try:
         app(prog_name="surefoot")
     except SystemExit as end:

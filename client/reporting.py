@@ -27,6 +27,7 @@ def carry_out(home: Path | None, command: Callable[[Settings], int]) -> int:
         settings = load_settings(home=home)
         return command(settings)
     except KeyboardInterrupt:
+        say("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read our output has enough of it

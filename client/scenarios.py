@@ -72,6 +72,9 @@ class ScenarioFile:
 def load(path: Path) -> ScenarioFile:
     """Return the scenario in ``path``. Raises ScenarioError with every problem found."""
     document = _document(path)
+    if document.node(("replies",)) and not document.node(("goal",)):
+        text = "a rehearsed model's script, not a scenario; name the scenario whose field `rehearsal` names this file"
+        raise ScenarioError([_problem(path, Fault(document.line(("replies",)), "", text))])
     scenario, found = _validated(document, Scenario)
     found += _missing_files(document, path.parent)
     return ScenarioFile(path, _flawless(path, document, scenario, found), document)

@@ -5,12 +5,14 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
+from temporalio.runtime import Runtime, TelemetryConfig
 
 from client.embedded import ensure_running, server_of
 from client.problems import PrerequisiteError
@@ -63,11 +65,23 @@ def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]
 
     async def run() -> Value:
         artifacts = ArtifactStore(settings.artifacts_dir)
-        client = await connect(settings)
+        client = await open_client(settings)
         ledger = await asyncio.to_thread(Ledger, settings.database_url)
         return await work(Session(settings, client, artifacts, Tasks(client, ledger, artifacts)))
 
     return asyncio.run(run())
+
+
+async def open_client(settings: Settings) -> Client:
+    """Return a client that writes nothing to standard output by itself. Raises ServerUnreachable."""
+    _silence_core()
+    return await connect(settings)
+
+
+@cache
+def _silence_core() -> None:
+    """Let Temporal's core log nothing, once a process: it would log to standard output, among a command's results."""
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=False)
 
 
 async def polled(client: Client, queue: str, activities: bool = False) -> bool:

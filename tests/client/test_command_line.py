@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from typer.testing import CliRunner
 
 from client.main import app
 from client.problems import BadInput
+from client.reporting import EXIT_INTERRUPTED, carry_out
 from client.tiers import entry_of
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_PREREQUISITE
 from schemas.pricing import Price
+from stores.settings import Settings
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
 
 COMMANDS = (
@@ -133,6 +136,60 @@ def test_scenario_schema_is_json(home: Path) -> None:
     result = CliRunner().invoke(app, ["scenario", "schema"])
     assert result.exit_code == 0
     assert json.loads(result.stdout)["properties"]["goal"]["description"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["steer", "x", ""], "the text is empty"),
+        (["steer", "x", " \n"], "the text is empty"),
+        (["steer", "x", "y" * 2001], "the text: String should have at most 2000 characters"),
+        (["pause", "x", "--by", "y" * 201], "--by: String should have at most 200 characters"),
+        (["cancel", "x", "\udcff"], "the text: "),
+        (["show", "\udcff"], r"not an id: '\udcff'"),
+        (["watch", "a\nb"], "not an id"),
+        (["steer", "\udcff", "y"], "not an id"),
+    ],
+)
+def test_a_message_or_an_id_that_cannot_be_is_bad_input(arguments: list[str], said: str, home: Path) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert said in re.sub(r"\s+", " ", result.stderr)
+    assert started(home) == []
+
+
+def test_a_seed_with_a_loop_of_links_is_bad_input(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "seed").mkdir()
+    (tmp_path / "seed" / "loop").symlink_to("loop")
+    path = rehearsed_scenario(tmp_path, "true", "workspace: {kind: local, seed: seed}\n")
+    result = CliRunner().invoke(app, ["submit", str(path)])
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert "workspace.seed: " in result.stderr
+    assert "leads nowhere: loop" in result.stderr
+    assert started(home) == []
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_the_terminal_cannot_show_is_escaped(encoding: str, tmp_path: Path) -> None:
+    path = write_scenario(tmp_path, HEAD + "雪: 1\n")
+    command = [sys.executable, "-m", "client.main", "--home", str(tmp_path), "scenario", "check", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == EXIT_BAD_INPUT
+    assert r"task.yaml:7: \u96ea: unknown field" in done.stdout
+
+
+def test_the_version_is_printed() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"surefoot {version('surefoot')}\n")
+
+
+def test_an_interrupted_command_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_settings: Settings) -> int:
+        raise KeyboardInterrupt
+
+    assert carry_out(home, interrupted) == EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "surefoot: interrupted\n"
 
 
 @pytest.mark.parametrize("arguments", [["ps"], ["show", "x"], ["watch", "x"], ["cancel", "x"], ["steer", "x", "y"]])

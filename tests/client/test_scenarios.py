@@ -10,7 +10,7 @@ import yaml
 from client.scenarios import ScenarioError, load, load_rehearsal, schema
 from schemas.scenario import ToolName
 from schemas.workspace import WorkspaceKind
-from tests.client.scenario_files import HEAD, write_scenario
+from tests.client.scenario_files import HEAD, SCRIPT, write_scenario
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -20,6 +20,13 @@ def problems_of(folder: Path, text: str) -> list[str]:
     with pytest.raises(ScenarioError) as caught:
         load(write_scenario(folder, text))
     return [str(problem).replace(f"{folder}/", "") for problem in caught.value.problems]
+
+
+def test_a_rehearsal_given_as_a_scenario_is_told_in_one_line(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, "# a script\n" + SCRIPT % "true") == [
+        "task.yaml:2: a rehearsed model's script, not a scenario; "
+        "name the scenario whose field `rehearsal` names this file"
+    ]
 
 
 def test_what_is_left_out_has_its_documented_default(tmp_path: Path) -> None:

@@ -70,9 +70,12 @@ class Ended:
     """A task that has ended."""
 
     handle: Handle
-    outcome: Outcome
-    result: TaskResult | None
-    """None where it FAILED."""
+    result: TaskResult
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        return self.result.outcome
 
     @property
     def first_run_id(self) -> str:
@@ -83,13 +86,11 @@ class Ended:
     @property
     def root(self) -> Path:
         """Its files."""
-        assert self.result is not None, self.outcome
         return Path(self.result.workspace_root)
 
     @property
     def spend_microusd(self) -> int:
         """What it says that it has spent."""
-        assert self.result is not None, self.outcome
         return self.result.summary.spend.microusd
 
 
@@ -101,8 +102,9 @@ async def ended(handle: Handle, seconds: float = PATIENCE_SECONDS) -> Ended:
     except WorkflowFailureError as error:
         cause = error.cause
         assert isinstance(cause, ApplicationError), repr(cause)
-        return Ended(handle, Outcome(kind=OutcomeKind.FAILED, error_type=cause.type, detail=cause.message[:500]), None)
-    return Ended(handle, result.outcome, result)
+        result = TaskResult.model_validate_json(json.dumps(cause.details[0]))
+        assert (result.outcome.kind, result.outcome.error_type) == (OutcomeKind.FAILED, cause.type)
+    return Ended(handle, result)
 
 
 async def _result(handle: Handle) -> TaskResult:

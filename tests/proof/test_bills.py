@@ -91,11 +91,9 @@ def judge(settings: Settings, stub: StubProcess, end: Ended) -> int:
     """Check a task's account against the service's log, and return its ambiguous calls."""
     rows = rows_of(settings, end.first_run_id)
     calls = [row for row in rows if row.kind is EffectKind.MODEL]
-    spend = sum(row.charged.microusd for row in rows)
-    if end.result is not None:
-        assert end.spend_microusd == spend
+    assert end.spend_microusd == sum(row.charged.microusd for row in rows)
     assert all(row.state is not EffectState.INTENT for row in rows)
-    assert_bill_equation(rows, stub.bill(), spend)
+    assert_bill_equation(rows, stub.bill(), end.spend_microusd)
     assert {entry["key"] for entry in stub.requests(end.handle.id)} <= {row.effect_id for row in calls}
     return sum(row.state is EffectState.AMBIGUOUS for row in calls)
 

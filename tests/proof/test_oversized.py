@@ -98,8 +98,7 @@ def run(settings: Settings, spec: TaskSpec, label: str) -> Ended:
 
     end = with_client(settings, work)
     if all(choice.rehearsed for choice in spec.models.values()):
-        rows = rows_of(settings, end.first_run_id)
-        assert_bill_equation(rows, rehearsed_bill(settings), sum(row.charged.microusd for row in rows))
+        assert_bill_equation(rows_of(settings, end.first_run_id), rehearsed_bill(settings), end.spend_microusd)
     return end
 
 
