@@ -56,10 +56,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line
 Model = Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")]
 ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible service for --model.")]
 ApiKeyEnv = Annotated[str | None, typer.Option(help="Environment variable that holds the key for --model.")]
-PriceOf = Annotated[
-    str | None,
-    typer.Option("--price", help="US dollars per million tokens for --model, as INPUT/OUTPUT: 0.25/2, or 0/0."),
-]
+PriceOf = Annotated[str | None, typer.Option("--price", help="Dollars per million tokens, INPUT/OUTPUT: 0.25/2.")]
 Worker = Annotated[bool, typer.Option("--worker/--no-worker", help="Keep a worker beside the embedded server.")]
 By = Annotated[str | None, typer.Option(help="Who sends it.", show_default="the system's user")]
 Text = Annotated[str, typer.Argument(help="Reason, for the records.", show_default=False)]
