@@ -1,6 +1,7 @@
 """Runs coroutines and activities in tests, which are all synchronous functions."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -15,8 +16,10 @@ _RUNNER = asyncio.Runner()
 
 
 def run(work: Coroutine[Any, Any, Value]) -> Value:
-    """Return what ``work`` returns."""
-    return _RUNNER.run(work)
+    """Return what ``work`` returns; in a thread of a test's own, in a loop of its own."""
+    if threading.current_thread() is threading.main_thread():
+        return _RUNNER.run(work)
+    return asyncio.run(work)
 
 
 def run_activity(activity: Callable[[Request], Awaitable[Value]], request: Request) -> Value:
