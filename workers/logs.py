@@ -5,6 +5,7 @@ import sys
 
 import structlog
 from structlog.typing import Processor
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from stores.settings import LogLevel
 
@@ -28,3 +29,16 @@ def log_json(level: LogLevel) -> None:
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it names every plugin at every start
+
+
+def forward_core_logs() -> None:
+    """Let Temporal's core log through this process's logging; else it writes to standard output, which is not its.
+
+    Called before the first connection. Standard output holds one line, and whoever reads that line may read no more:
+    a full pipe would then stop the worker.
+    """
+    logging_config = LoggingConfig(
+        filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
+        forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
+    )
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logging_config)), error_if_already_set=False)

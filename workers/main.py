@@ -24,7 +24,7 @@ from stores.database import UnknownRevision
 from stores.ledger import Ledger
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
-from workers.logs import log_json
+from workers.logs import forward_core_logs, log_json
 from workers.roles import Parts, home_worker, workspace_workers
 
 
@@ -86,6 +86,7 @@ def main() -> int:
     try:
         settings = load_settings(queue_prefix=flags.queue_prefix)
         log_json(settings.log_level)
+        forward_core_logs()
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
         parts = make_parts(settings, load_model_gateway() if asks_models else None)
         asyncio.run(serve(settings, parts, flags.role))

@@ -87,6 +87,7 @@ class WorkerProcess:
     def __init__(self, settings: Settings, *flags: str, module: str = "workers.main", **environment: str) -> None:
         """Start it and wait until it polls."""
         self._log = settings.home / "worker.log"
+        self.said_later = b""  # what came on its standard output after the one line that it may hold
         environ = {
             **os.environ,
             **environment,
@@ -128,7 +129,9 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the worker still runs; its log ends with\n{self._log.read_text()[-5000:]}") from None
         assert self._process.stdout is not None
-        self._process.stdout.close()
+        if not self._process.stdout.closed:
+            self.said_later = self._process.stdout.read()
+            self._process.stdout.close()
         return code
 
     @property
