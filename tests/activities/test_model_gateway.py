@@ -223,7 +223,7 @@ def test_replies_that_say_little_are_replies(
 
 
 def test_a_model_named_by_a_path_shows_only_its_last_part(gateway: LiteLlmGateway, stub: ModelStub) -> None:
-    assert answer(gateway, stub, Behaviour(), model="openai//root/.cache/model.gguf").model == "model.gguf"
+    assert answer(gateway, stub, Behaviour(), model="openai//srv/models/model.gguf").model == "model.gguf"
 
 
 def test_cancelling_stops_waiting_at_once(gateway: LiteLlmGateway, stub: ModelStub) -> None:
