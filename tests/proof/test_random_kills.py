@@ -94,7 +94,6 @@ def test_sigkill_at_random_instants(home: DevServer) -> None:
         assert (figures.lost, figures.doubled, figures.unexplained_microusd) == ([], [], 0)
         assert figures.done > TASKS * 5  # they have worked between the kills
         for end in ends:
-            # a request whose workers die three times in a row counts as unanswered
             assert end.outcome.label == "FINISHED", end.outcome
             assert_bill_equation(rows_of(settings, end.first_run_id), rehearsed_bill(settings), end.spend_microusd)
 
