@@ -28,7 +28,10 @@ ModelReply = TypeVar("ModelReply", PlanReply, VerdictReply, ActionsReply, TextRe
 First = TypeVar("First")
 Second = TypeVar("Second")
 
-MAX_AMBIGUOUS_IN_A_ROW = 3
+MAX_UNANSWERED = {
+    CallStatus.AMBIGUOUS: 3,  # a provider that does not answer three times is down
+    CallStatus.LOST: 10,  # the worker died, not the model: a task survives that, but no request that kills its worker
+}
 MAX_REPAIRED_TOKENS = 20_000  # a repair quotes the reply; a longer one is not worth sending again
 MAX_ENLARGED = 2  # a prompt that outgrew its reservation twice is asked no third time
 
@@ -62,8 +65,9 @@ class ModelCalls:
     async def _ask_answered(
         self, ref: ActivityRef[ModelRequest, ModelReply], place: str, learned: str, repair: RepairRequest | None
     ) -> ModelReply:
-        """Ask until a reply comes back: ambiguous calls and outgrown reservations are asked again, each bounded."""
-        needed, ambiguous, enlarged = 0, 0, 0
+        """Ask until a reply comes back: unanswered calls and outgrown reservations are asked again, each bounded."""
+        needed, enlarged = 0, 0
+        unanswered = dict.fromkeys(MAX_UNANSWERED, 0)
         while True:
             await self.calls.ready()
             reply = await self._ask_once(ref, self._request(Node(ref.name), place, learned, repair, needed))
@@ -77,15 +81,12 @@ class ModelCalls:
                     enlarged, needed = enlarged + 1, receipt.needed_input_tokens
                     if enlarged > MAX_ENLARGED:
                         raise failed("ContextExceeded", f"{ref.name}: the prompt needs {needed:,} tokens")
-                case CallStatus.AMBIGUOUS:
-                    ambiguous += 1
-                    self.journal.count(ambiguous_calls=1)
-                    text = (
-                        f"{ref.name}: no answer, charged {budget.dollars(receipt.charged.microusd)}: {receipt.detail}"
-                    )
-                    self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
-                    if ambiguous >= MAX_AMBIGUOUS_IN_A_ROW and self.journal.state.cancel is None:
-                        raise failed("ModelUnanswered", f"{ref.name}: {ambiguous} requests in a row: {receipt.detail}")
+                case CallStatus.AMBIGUOUS | CallStatus.LOST:
+                    unanswered[receipt.status] += 1
+                    self._note_unanswered(ref.name, receipt, place)
+                    count = unanswered[receipt.status]
+                    if count >= MAX_UNANSWERED[receipt.status] and self.journal.state.cancel is None:
+                        raise failed("ModelUnanswered", f"{ref.name}: {count} requests: {receipt.detail}")
 
     def _request(self, node: Node, place: str, learned: str, repair: RepairRequest | None, needed: int) -> ModelRequest:
         spec, state = self.journal.spec, self.journal.state
@@ -129,6 +130,11 @@ class ModelCalls:
             raise self.calls.ended_by(error, ref.name) from error
         finally:
             self.journal.state = budget.settle(self.journal.state, cost, charged, chain)
+
+    def _note_unanswered(self, name: str, receipt: CallReceipt, place: str) -> None:
+        self.journal.count(ambiguous_calls=1)
+        text = f"{name}: no answer, charged {budget.dollars(receipt.charged.microusd)}: {receipt.detail}"
+        self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
 
     def _note_unusable(self, receipt: CallReceipt, problem: ReplyProblem, place: str) -> None:
         self.journal.count(unusable_replies=1)

@@ -92,7 +92,7 @@ class ModelCalls:
             return _unsent(request, CallStatus.OVER_LIMIT, opened.over or "")
         if opened.how is OpenedAs.DANGLING:
             detail = "an earlier attempt may have sent this request, and left no answer"
-            return await asyncio.to_thread(self._close_ambiguous, request, opened.fence, detail)
+            return await asyncio.to_thread(self._close_unanswered, request, opened.fence, CallStatus.LOST, detail)
         if stop.is_set():
             await asyncio.to_thread(self._ledger.release, request.key.effect_id, opened.fence)
             raise asyncio.CancelledError
@@ -105,7 +105,8 @@ class ModelCalls:
         try:
             reply = await _unless_stopped(gateway, completion, stop)
         except AmbiguousCall as ambiguous:
-            return await asyncio.to_thread(self._close_ambiguous, request, fence, str(ambiguous))
+            status = CallStatus.AMBIGUOUS
+            return await asyncio.to_thread(self._close_unanswered, request, fence, status, str(ambiguous))
         except SurefootError:
             await asyncio.to_thread(self._ledger.release, completion.effect_id, fence)
             raise
@@ -143,10 +144,10 @@ class ModelCalls:
         state = EffectState.AMBIGUOUS if usage is None else EffectState.DONE
         return self._settled(request, fence, state, receipt, text)
 
-    def _close_ambiguous(self, request: ModelRequest, fence: int, detail: str) -> Answered:
+    def _close_unanswered(self, request: ModelRequest, fence: int, status: CallStatus, detail: str) -> Answered:
         receipt = CallReceipt(
             effect_id=request.key.effect_id,
-            status=CallStatus.AMBIGUOUS,
+            status=status,
             detail=clip(_storable(detail)),
             usage_known=False,
             charged=_reserved(request),

@@ -145,7 +145,8 @@ def test_an_intent_left_by_a_dead_attempt_is_charged_and_never_sent_again(bench:
     )
     assert bench.ledger.open(intent).how is OpenedAs.NEW
     reply = run_activity(bench.nodes.validate_plan_step, request)
-    assert reply.receipt.status is CallStatus.AMBIGUOUS
+    assert reply.receipt.status is CallStatus.LOST
+    assert [row.state for row in bench.ledger.rows(CHAIN)] == [EffectState.AMBIGUOUS]
     assert reply.receipt.charged.microusd == request.reservation.microusd
     assert stub.bill() == []
 

@@ -147,7 +147,9 @@ class World:
         if self.error is not None:
             raise self.error
         status = self.status(self, request)
-        charged = {CallStatus.ANSWERED: COST, CallStatus.AMBIGUOUS: reserved_by(request)}.get(status, Spend())
+        reserved = reserved_by(request)
+        charges = {CallStatus.ANSWERED: COST, CallStatus.AMBIGUOUS: reserved, CallStatus.LOST: reserved}
+        charged = charges.get(status, Spend())
         self.chain = add(self.chain, charged)
         return CallReceipt(
             effect_id=request.key.effect_id,

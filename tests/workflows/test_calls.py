@@ -52,10 +52,23 @@ def test_an_ambiguous_call_is_charged_its_reservation_and_asked_again_under_a_ne
     assert result.summary.spend == expected
 
 
-def test_calls_without_an_answer_end_in_a_typed_failure(server: DevServer) -> None:
-    world = World(status=lambda world, request: CallStatus.AMBIGUOUS)
+@pytest.mark.parametrize(("status", "requests"), [(CallStatus.AMBIGUOUS, 3), (CallStatus.LOST, 10)])
+def test_calls_without_an_answer_end_in_a_typed_failure(server: DevServer, status: CallStatus, requests: int) -> None:
+    world = World(status=lambda world, request: status)
     assert failure(server, world).type == "ModelUnanswered"
-    assert len(world.asked) == 3
+    assert len(world.asked) == requests
+
+
+def test_workers_that_die_again_and_again_in_one_request_do_not_end_a_healthy_task(server: DevServer) -> None:
+    def first_nine(world: World, request: object) -> CallStatus:
+        return CallStatus.LOST if len(world.asked) < 10 else CallStatus.ANSWERED
+
+    world = World(status=first_nine)
+    result = run(server, world)
+    assert result.outcome.kind is OutcomeKind.FINISHED
+    assert [request.node for request in world.asked[:10]] == [Node.PLAN] * 10
+    lost = sum(request.reservation.microusd for request in world.asked[:9])
+    assert result.summary.spend.microusd == lost + 3 * COST.microusd
 
 
 def test_a_reservation_that_was_too_small_is_enlarged_and_a_second_time_refused(server: DevServer) -> None:
