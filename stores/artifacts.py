@@ -19,12 +19,12 @@ class ArtifactStore:
 
     def __init__(self, root: Path, max_bytes: int = MAX_ARTIFACT_BYTES) -> None:
         """Use the folder ``root``, which is made when something is put; refuse artifacts of more than ``max_bytes``."""
-        self._root = root
+        self.root = root
         self._max_bytes = max_bytes
 
     def path(self, sha256: str) -> Path:
         """Return where the artifact of that hash is, or would be."""
-        return self._root / sha256[:2] / sha256
+        return self.root / sha256[:2] / sha256
 
     def put_text(self, text: str) -> TextRef:
         """Store ``text`` as UTF-8 and return its reference; lone surrogates, which UTF-8 cannot hold, become ``?``.
@@ -55,7 +55,7 @@ class ArtifactStore:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            raise ArtifactMissing(f"no artifact sha256:{ref.sha256} in {self._root}") from None
+            raise ArtifactMissing(f"no artifact sha256:{ref.sha256} in {self.root}") from None
         if hashlib.sha256(data).hexdigest() != ref.sha256:
             raise ArtifactMissing(f"the artifact sha256:{ref.sha256} is damaged: {path} has other content")
         return data

@@ -3,40 +3,31 @@
 import asyncio
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
-from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import (
     DataConverter,
     DefaultFailureConverterWithEncodedAttributes,
-    ExternalStorage,
     PayloadCodec,
-    StorageDriver,
-    StorageDriverClaim,
-    StorageDriverRetrieveContext,
-    StorageDriverStoreContext,
 )
 from temporalio.envconfig import ClientConfig
-from temporalio.exceptions import ApplicationError
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from schemas.contract import SearchAttribute
-from schemas.errors import PayloadTooLarge
-from schemas.texts import BlobRef
 from stores.artifacts import ArtifactStore
+from stores.offload import THRESHOLD_BYTES, ArtifactDriver, SignedConverter, SignedStorage
 from stores.running import SERVER_FILE, ServerRecord, read_record
 from stores.settings import Settings
 
-EXTERNAL_THRESHOLD_BYTES = 256 * 1000
 CONNECT_TIMEOUT_SECONDS = 10
 OWN_CONFIGURATION = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
 """Variables of Temporal's own environment configuration that name a server."""
@@ -64,47 +55,13 @@ class ServerUnreachable(Exception):
         self.remedy = remedy
 
 
-class ArtifactDriver(StorageDriver):
-    """Keeps payloads that are too big for history in the artifact store. The claim holds hash and size, no secret."""
-
-    def __init__(self, artifacts: ArtifactStore) -> None:
-        """Use ``artifacts``; workers and replayers must see the same store."""
-        self._artifacts = artifacts
-
-    def name(self) -> str:
-        """Return the name that histories refer to; it never changes."""
-        return "surefoot.artifacts"
-
-    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
-        """Store each payload as it would have gone to the server, encoded by the codec."""
-        return [await asyncio.to_thread(self._store, payload) for payload in payloads]
-
-    async def retrieve(
-        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
-    ) -> list[Payload]:
-        """Return the payloads. Raises ArtifactMissing: a workflow task then waits until the store is back."""
-        return [await asyncio.to_thread(self._retrieve, claim) for claim in claims]
-
-    def _store(self, payload: Payload) -> StorageDriverClaim:
-        try:
-            ref = self._artifacts.put_bytes(payload.SerializeToString(deterministic=True))
-        except PayloadTooLarge as error:
-            # raised while a result is encoded, where no code of ours translates it; untyped it would be retried
-            raise ApplicationError(str(error), type=PayloadTooLarge.__name__, non_retryable=True) from error
-        return StorageDriverClaim(claim_data={"sha256": ref.sha256, "size_bytes": str(ref.size_bytes)})
-
-    def _retrieve(self, claim: StorageDriverClaim) -> Payload:
-        ref = BlobRef(sha256=claim.claim_data["sha256"], size_bytes=int(claim.claim_data["size_bytes"]))
-        return Payload.FromString(self._artifacts.get_bytes(ref))
-
-
 def data_converter(artifacts: ArtifactStore, codec: PayloadCodec | None = None) -> DataConverter:
     """Return the converter of all processes: pydantic JSON, then ``codec``, then big payloads to ``artifacts``.
 
     With a codec the texts of failures are encoded too; they would stay readable beside encrypted payloads.
     """
-    storage = ExternalStorage(drivers=[ArtifactDriver(artifacts)], payload_size_threshold=EXTERNAL_THRESHOLD_BYTES)
-    converter = dataclasses.replace(pydantic_data_converter, external_storage=storage)
+    storage = SignedStorage(drivers=[ArtifactDriver(artifacts)], payload_size_threshold=THRESHOLD_BYTES)
+    converter = SignedConverter(payload_converter_class=PydanticPayloadConverter, external_storage=storage)
     if codec is None:
         return converter
     return dataclasses.replace(

@@ -4,12 +4,15 @@ import asyncio
 import json
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowFailureError
+from temporalio.common import RawValue
 from temporalio.exceptions import CancelledError
 
 from schemas.outcome import OutcomeKind, Status
 from schemas.state import AgentState, EventKind
 from schemas.task import Bounds, Caps
+from stores.artifacts import ArtifactStore
 from tests.support.running import Running, on_server, signal, until
 from tests.support.scripted import World, spec
 from tests.support.server import DevServer
@@ -153,6 +156,59 @@ def test_a_malformed_signal_is_a_recorded_refusal_and_wedges_nothing(
         assert state.messages.refused == 1
         assert expected in next(event.text for event in state.events if event.kind is EventKind.MESSAGE)
         await signal(handle, "cancel")  # still gets through
+        assert (await handle.result()).outcome.kind is OutcomeKind.CANCELLED
+
+    on_server(server.settings, long_command(), test)
+
+
+def reference(body: bytes, encoding: bytes = b"json/external-storage-reference", message: bytes = b"") -> RawValue:
+    """Return a payload that the SDK takes for a reference to external storage."""
+    return RawValue(Payload(metadata={"encoding": encoding, "messageType": message}, data=body))
+
+
+def legacy(driver: str, claim: object) -> bytes:
+    """Return the body of a reference as the SDK wrote it first."""
+    return json.dumps({"driver_name": driver, "driver_claim": {"claim_data": claim}}).encode()
+
+
+PROTO = b"json/protobuf"
+NAME = b"temporal.api.sdk.v1.ExternalStorageReference"
+FORGED = {"sha256": "0" * 64, "size_bytes": "5", "signature": "0" * 64}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        reference(legacy("surefoot.artifacts", FORGED)),
+        reference(legacy("surefoot.artifacts", {})),
+        reference(legacy("surefoot.artifacts", {**FORGED, "sha256": "../../etc/passwd"})),
+        reference(legacy("surefoot.artifacts", {**FORGED, "signature": "ü"})),
+        reference(legacy("surefoot.artifacts", None)),
+        reference(legacy("of-somebody-else", {})),
+        reference(b"not json"),
+        reference(b"{}"),
+        reference(b"[1, 2]"),
+        reference(json.dumps({"driverName": "surefoot.artifacts", "claimData": FORGED}).encode(), PROTO, NAME),
+        reference(json.dumps({"driverName": "of-somebody-else"}).encode(), PROTO, NAME),
+        reference(b"not json", PROTO, NAME),
+        reference(b'{"unknown": 1}', PROTO, NAME),
+        RawValue(
+            Payload(metadata={"encoding": b"json/plain", "__temporal_external_storage_reference": b"true"}, data=b"{}")
+        ),
+    ],
+)
+def test_a_forged_reference_to_external_storage_is_refused_like_any_malformed_signal(
+    server: DevServer, forged: RawValue
+) -> None:
+    ArtifactStore(server.settings.artifacts_dir).put_bytes(b"a store that is there")
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await handle.signal("steer", args=[forged])
+        await handle.signal("steer", args=[forged, forged])
+        state = await until(handle, lambda state: state.messages.received == 2)
+        assert state.messages.refused == 2
+        await signal(handle, "cancel")
         assert (await handle.result()).outcome.kind is OutcomeKind.CANCELLED
 
     on_server(server.settings, long_command(), test)
