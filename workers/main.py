@@ -27,6 +27,9 @@ from stores.temporal import ServerUnreachable, connect, register_search_attribut
 from workers.logs import forward_core_logs, log_json
 from workers.roles import Parts, home_worker, workspace_workers
 
+WITHOUT_LITELLM = """serve rehearsed models only, and start faster. Give such a worker a queue of its own: calls of real
+models reach it as well, and it leaves them to their next attempt"""
+
 
 class Serves(StrEnum):
     """What a worker process serves."""
@@ -81,7 +84,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m workers.main", description=__doc__)
     parser.add_argument("--role", type=Serves, choices=list(Serves), default=Serves.ALL, help="what to serve")
     parser.add_argument("--queue-prefix", help="name of the main queue and beginning of all others")
-    parser.add_argument("--without-litellm", action="store_true", help="serve rehearsed models only, and start faster")
+    parser.add_argument("--without-litellm", action="store_true", help=WITHOUT_LITELLM)
     flags = parser.parse_args()
     try:
         settings = load_settings(queue_prefix=flags.queue_prefix)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas.errors import ModelBadRequest
+from schemas.errors import ModelUnreachable
 from schemas.models import ModelChoice, Node
 from schemas.pricing import Usage
 
@@ -64,9 +64,12 @@ class Gateways:
     """None where the worker was set up without LiteLLM."""
 
     def of(self, choice: ModelChoice) -> Gateway:
-        """Return the adapter that answers for ``choice``; raises ``ModelBadRequest`` where there is none."""
+        """Return the adapter that answers for ``choice``.
+
+        Raises ModelUnreachable where there is none: another worker on the queue may have it.
+        """
         if choice.rehearsed:
             return self.rehearsed
         if self.models is None:
-            raise ModelBadRequest(f"{choice.model}: this worker has no model adapter; install it with `make setup`")
+            raise ModelUnreachable(f"{choice.model}: this worker has no model adapter; install it with `make setup`")
         return self.models

@@ -12,6 +12,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.model.calls import MAX_RAW_CHARACTERS
 from activities.model.litellm_gateway import LiteLlmGateway
+from activities.model.port import Gateways
+from activities.model.rehearsed import RehearsedGateway
+from activities.nodes import ModelNodes
 from schemas.base import rebuild
 from schemas.budget import Limits, Spend
 from schemas.calls import ProblemKind, RepairRequest, VerdictReply
@@ -131,6 +134,17 @@ def test_what_was_not_billed_gives_its_reservation_back_and_may_be_sent_again(
     assert (totals.spend, totals.open) == (Spend(), Spend())
     stub.script = lambda asked: Behaviour(content=YES)
     assert judge(bench, stub).verdict is not None
+
+
+def test_a_worker_without_an_adapter_leaves_the_call_to_another_one(bench: ModelBench, stub: ModelStub) -> None:
+    rehearsed = RehearsedGateway(bench.artifacts, bench.logs / "rehearsed-model.jsonl")
+    bare = ModelNodes(Gateways(rehearsed=rehearsed, models=None), bench.ledger, bench.artifacts)
+    request = bench.request(Node.VALIDATE_PLAN_STEP, bench.choice(stub.url), 1, SEEN)
+    with pytest.raises(ApplicationError, match="make setup") as raised:
+        run_activity(bare.validate_plan_step, request)
+    assert (raised.value.type, raised.value.non_retryable) == ("ModelUnreachable", False)
+    stub.script = lambda asked: Behaviour(content=YES)
+    assert run_activity(bench.nodes.validate_plan_step, request).verdict is not None
 
 
 def test_an_intent_left_by_a_dead_attempt_is_charged_and_never_sent_again(bench: ModelBench, stub: ModelStub) -> None:
