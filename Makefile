@@ -10,7 +10,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-setup: $(VENV)/.model ## Install Surefoot with the adapter for real models
+setup: $(VENV)/.production ## Install all that runs in production: real models, PostgreSQL, telemetry
 
 demo: $(VENV)/.core ## Run a task, kill its worker, see it recover and finish (no key, no network)
 	$(BIN)/python -m client.demo
@@ -27,13 +27,14 @@ test: check ## The checks, and every fast test
 proof: $(VENV)/.dev ## The slow proofs: every kill point, server kills, long waits
 	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10
 
-# The lock files: versions with hashes, no addresses. core = demo, model = core + LiteLLM, all = everything.
+# The lock files: versions with hashes, no addresses. core = demo, production = core + models, PostgreSQL, telemetry.
 lock: ## Resolve the versions anew (needs uv)
-	uv pip compile pyproject.toml --extra model --extra dev -o requirements/all.lock $(LOCK)
+	uv pip compile pyproject.toml $(PRODUCTION) --extra dev -o requirements/all.lock $(LOCK)
 	sed -nE 's/^([a-zA-Z0-9._-]+==[^ ;]+).*/\1/p' requirements/all.lock > requirements/constraints.txt
 	uv pip compile pyproject.toml requirements/build.in -c requirements/constraints.txt -o requirements/core.lock $(LOCK)
-	uv pip compile pyproject.toml requirements/build.in --extra model -c requirements/constraints.txt -o requirements/model.lock $(LOCK)
+	uv pip compile pyproject.toml requirements/build.in $(PRODUCTION) -c requirements/constraints.txt -o requirements/production.lock $(LOCK)
 	rm requirements/constraints.txt
+PRODUCTION := --extra model --extra postgres --extra telemetry
 LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet
 
 clean: ## Remove the environment (never the data folder)
@@ -52,8 +53,8 @@ $(VENV)/.core: requirements/core.lock pyproject.toml | $(VENV)/.python
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.model: requirements/model.lock | $(VENV)/.core
-	$(PIP) --require-hashes --no-deps -r requirements/model.lock
+$(VENV)/.production: requirements/production.lock | $(VENV)/.core
+	$(PIP) --require-hashes --no-deps -r requirements/production.lock
 	@touch $@
 
 $(VENV)/.dev: requirements/all.lock | $(VENV)/.core

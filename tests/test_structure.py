@@ -61,7 +61,7 @@ def test_no_other_distribution_takes_our_names() -> None:
 
 def test_lock_files_hold_hashes_and_no_addresses() -> None:
     locks = sorted((ROOT / "requirements").glob("*.lock"))
-    assert [path.name for path in locks] == ["all.lock", "core.lock", "model.lock"]
+    assert [path.name for path in locks] == ["all.lock", "core.lock", "production.lock"]
     for path in locks:
         text = path.read_text()
         assert "://" not in text
