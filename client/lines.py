@@ -21,7 +21,7 @@ def mark(ok: bool | None) -> str:
 
 
 def dollars(microusd: int) -> str:
-    """Return money as ``$0.0123``."""
+    """Return money rounded to four decimals, as ``$0.0123``."""
     return f"${microusd / MICROUSD_PER_USD:.4f}"
 
 

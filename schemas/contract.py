@@ -18,7 +18,9 @@ Reply = TypeVar("Reply", bound=BaseModel)
 TASK_WORKFLOW = "AgentTask"
 STATE_QUERY = "state"
 SUMMARY_QUERY = "summary"
-WORKFLOW_TASK_TIMEOUT_SECONDS = 2  # Temporal's default of 10 s is what a worker killed between activities would cost
+# What a worker killed between activities costs; Temporal's default is 10 s. A replay has to end within it, or the task
+# is never taken up again: a history at its caps takes about a second of a processor.
+WORKFLOW_TASK_TIMEOUT_SECONDS = 5
 
 
 class SearchAttribute(StrEnum):

@@ -28,6 +28,9 @@ STICKY = timedelta(seconds=1)
 # The last heartbeat sent is the last that counts after a SIGKILL; Temporal's default throttles to 0.8 × time-out.
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
 GRACE = timedelta(seconds=5)
+# Workflow tasks share one interpreter. A worker that comes back to many long histories replays a few after the other;
+# all at once each would take as long as all, and time out on the others again and again.
+WORKFLOW_TASKS = 4
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ def _worker(
         task_queue=queue,
         workflows=workflows,
         activities=activities,
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS if workflows else None,
         sticky_queue_schedule_to_start_timeout=STICKY,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,

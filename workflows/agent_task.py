@@ -25,6 +25,7 @@ from workflows.journal import Journal, now
 from workflows.steps import Steps
 
 MAX_NOTE_BYTES = 20_000  # a note of the longest texts, whatever characters they hold
+QUIET_SECONDS = 0.1
 CANCELLED_BY_TEMPORAL = Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
 
 
@@ -45,6 +46,7 @@ class AgentTask:
         self.calls = Calls(self.journal)
         self.steps = Steps(self.calls)
         self.closing = Closing(self.calls)
+        self.history_at_message = 0
 
     @workflow.run
     async def run(self, task: TaskInput) -> TaskResult:
@@ -61,11 +63,28 @@ class AgentTask:
 
     async def close(self, outcome: Outcome) -> TaskResult:
         """Close once; Temporal's own cancel changes nothing any more when it comes now."""
-        closing = asyncio.ensure_future(self.closing.close(outcome))
+        closing = asyncio.ensure_future(self.last_things(outcome))
         while not closing.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await workflow.wait_condition(closing.done)
         return closing.result()
+
+    async def last_things(self, outcome: Outcome) -> TaskResult:
+        """Close, and leave in a quiet moment."""
+        try:
+            return await self.closing.close(outcome)
+        finally:
+            await self.quiet()
+
+    async def quiet(self) -> None:
+        """Wait for a workflow task that brought no message: only there a run ends or hands over.
+
+        Temporal refuses the end of a run while a message is on its way, and has the whole history replayed. A run that
+        tries again right after a replay never ends where messages come faster than that; after a timer, which no
+        message hinders, the next attempt is a short one.
+        """
+        while self.history_at_message == workflow.info().get_current_history_length():
+            await workflow.sleep(QUIET_SECONDS)
 
     async def pursue(self) -> Outcome:
         """Go round the loop until it ends, or hand over to the next run of the chain."""
@@ -95,12 +114,14 @@ class AgentTask:
         """Continue as new with the whole state, and with every message that has arrived."""
         await self.calls.archive(KEPT_EVENTS)
         await workflow.wait_condition(workflow.all_handlers_finished)
+        await self.quiet()
         self.journal.count(runs=1)
         workflow.continue_as_new(TaskInput(spec=self.journal.spec, state=self.journal.state))
 
     @workflow.signal(dynamic=True)
     def receive(self, name: str, args: Sequence[RawValue]) -> None:
         """Receive any signal. What cannot be decoded is a recorded refusal: it must never wedge the run."""
+        self.history_at_message = workflow.info().get_current_history_length()
         note, problem = decode_note(args)
         self.journal.state = receive(self.journal.state, name, note, problem, now())
 

@@ -133,7 +133,7 @@ class ModelCalls:
 
     def _note_unanswered(self, name: str, receipt: CallReceipt, place: str) -> None:
         self.journal.count(ambiguous_calls=1)
-        text = f"{name}: no answer, charged {budget.dollars(receipt.charged.microusd)}: {receipt.detail}"
+        text = f"{name}: no answer, charged {budget.exact_dollars(receipt.charged.microusd)}: {receipt.detail}"
         self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
 
     def _note_unusable(self, receipt: CallReceipt, problem: ReplyProblem, place: str) -> None:

@@ -1,4 +1,4 @@
-"""Starts tasks for the proofs and looks at them from outside: outcomes, ledger rows, events, histories."""
+"""Writes and starts tasks for the proofs and looks at them from outside: outcomes, ledger rows, events, histories."""
 
 import asyncio
 import contextlib
@@ -25,6 +25,7 @@ from stores.ledger import Ledger
 from stores.records import EffectRow
 from stores.settings import Settings
 from tests.support.server import DevServer, client_of, running_server
+from tests.support.tasks import WorkerProcess, plan, rehearsed_choice, reply, task_spec, verdict
 
 Handle = WorkflowHandle[Any, TaskResult]
 Result = TypeVar("Result")
@@ -51,6 +52,22 @@ def with_client(settings: Settings, work: Callable[[Client], Coroutine[Any, Any,
         return await work(await client_of(settings))
 
     return asyncio.run(go())
+
+
+def one_step(title: str, *replies: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a script that plans one step, which no judge finds done; ``replies`` come first and say what is done."""
+    return [
+        *replies,
+        reply("plan", plan(title)),
+        reply("is_step_done", verdict(False)),
+        reply("validate_plan_step", verdict(False)),
+        reply("summarize_actions", "rehearsed"),
+    ]
+
+
+def rehearsed_spec(settings: Settings, script: list[dict[str, Any]], **changes: Any) -> TaskSpec:
+    """Return a task with a script."""
+    return task_spec(settings, rehearsed_choice(ArtifactStore(settings.artifacts_dir), script), **changes)
 
 
 async def start(client: Client, settings: Settings, spec: TaskSpec, workflow_id: str | None = None) -> Handle:
@@ -113,6 +130,44 @@ async def _result(handle: Handle) -> TaskResult:
             return await handle.result()
         except RPCError:
             await asyncio.sleep(0.2)
+
+
+def run(settings: Settings, spec: TaskSpec, workflow_id: str | None = None) -> Ended:
+    """Run a task to its end."""
+
+    async def work(client: Client) -> Ended:
+        return await ended(await start(client, settings, spec, workflow_id))
+
+    return with_client(settings, work)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A worker's SIGKILL of itself, at one point of the first effect of a name; the file ``flag`` says that it was."""
+
+    point: str
+    name: str
+    flag: Path
+
+    def run(self, settings: Settings, spec: TaskSpec, *flags: str, seconds: float = PATIENCE_SECONDS) -> Ended:
+        """Run a task into the kill, and on the next worker to its end within ``seconds``."""
+        kill = json.dumps({"point": self.point, "name": self.name, "nth": 1, "flag": str(self.flag)})
+        doomed = WorkerProcess(settings, *flags, module="tests.support.killing_worker", KILL=kill)
+
+        async def work(client: Client) -> Ended:
+            handle = await start(client, settings, spec)
+            assert await asyncio.to_thread(doomed.wait) == -9
+            assert self.flag.exists()
+            successor = await asyncio.to_thread(WorkerProcess, settings, *flags)
+            try:
+                return await ended(handle, seconds)
+            finally:
+                successor.kill()
+
+        try:
+            return with_client(settings, work)
+        finally:
+            doomed.kill()
 
 
 async def happened(condition: Callable[[], object], seconds: float = 60, what: str = "it") -> None:

@@ -5,7 +5,8 @@ from typing import Any
 from schemas.task import Bounds, TaskSpec
 from stores.artifacts import ArtifactStore
 from stores.settings import Settings
-from tests.support.tasks import commands, file_requirement, plan, rehearsed_choice, reply, task_spec, verdict
+from tests.proof.bench import one_step
+from tests.support.tasks import commands, file_requirement, plan, rehearsed_choice, reply, task_spec
 
 FILE = "effects.txt"
 ENOUGH = "enough"
@@ -28,16 +29,13 @@ def counting_spec(
 
 def _script(words: int, seconds: float) -> list[dict[str, Any]]:
     finish = commands("touch done.txt")
-    return [
-        reply("plan", plan("Append the words")),
-        reply("is_step_done", verdict(False)),
-        reply("validate_plan_step", verdict(False)),
-        reply("summarize_actions", "rehearsed"),
+    return one_step(
+        "Append the words",
         reply("replan", plan("Append the words")),
         reply("propose_action", finish, when=[rf"^- \w+: {ENOUGH}$"]),
         *(_append(number, seconds) for number in range(1, words + 1)),
         reply("propose_action", finish),
-    ]
+    )
 
 
 def _append(number: int, seconds: float) -> dict[str, Any]:

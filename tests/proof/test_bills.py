@@ -18,7 +18,7 @@ from schemas.effects import EffectKind, EffectState
 from schemas.outcome import Outcome, OutcomeKind
 from schemas.task import TaskSpec
 from stores.settings import Settings
-from tests.proof.bench import Ended, ended, rows_of, serving_home, start, states, with_client
+from tests.proof.bench import Ended, Kill, ended, rows_of, start, states, with_client
 from tests.proof.stub_process import StubProcess, stub_process
 from tests.support.judging import assert_bill_equation
 from tests.support.killing_worker import POINTS
@@ -99,12 +99,6 @@ def judge(settings: Settings, stub: StubProcess, end: Ended) -> int:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubProcess]:
     with stub_process(tmp_path_factory.mktemp("stub") / "bill.jsonl", rules()) as running:
         yield running
@@ -152,22 +146,7 @@ KILLED = ("plan", "propose_action")
 @pytest.mark.parametrize("node", KILLED)
 def test_sigkill_around_a_request(home: DevServer, stub: StubProcess, tmp_path: Path, node: str, point: str) -> None:
     settings = home.settings
-    kill = json.dumps({"point": point, "name": node, "nth": 1, "flag": str(tmp_path / "killed")})
-    doomed = WorkerProcess(settings, module="tests.support.killing_worker", KILL=kill)
-
-    async def work(client: Client) -> Ended:
-        handle = await start(client, settings, spec_of(settings, stub, f"{node} {point}"))
-        assert await asyncio.to_thread(doomed.wait) == -9
-        successor = await asyncio.to_thread(WorkerProcess, settings)
-        try:
-            return await ended(handle)
-        finally:
-            successor.kill()
-
-    try:
-        end = with_client(settings, work)
-    finally:
-        doomed.kill()
+    end = Kill(point, node, tmp_path / "killed").run(settings, spec_of(settings, stub, f"{node} {point}"))
     assert end.outcome.kind is OutcomeKind.FINISHED, end.outcome
     ambiguous = judge(settings, stub, end)
     requests = len(stub.requests(end.handle.id))

@@ -3,7 +3,6 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,36 +14,29 @@ from schemas.messages import Note
 from schemas.outcome import OutcomeKind, Status
 from schemas.task import Bounds
 from schemas.workspace import WorkspaceKind
-from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
-from tests.proof.bench import Ended, Handle, ended, happened, rows_of, serving_home, start, states, with_client
+from tests.proof.bench import (
+    Ended,
+    Handle,
+    ended,
+    happened,
+    one_step,
+    rehearsed_spec,
+    rows_of,
+    start,
+    states,
+    with_client,
+)
 from tests.support.judging import assert_bill_equation
 from tests.support.processes import processes_with
 from tests.support.running import until
 from tests.support.server import DevServer
-from tests.support.tasks import (
-    WorkerProcess,
-    commands,
-    plan,
-    rehearsed_bill,
-    rehearsed_choice,
-    reply,
-    task_spec,
-    verdict,
-    worker,
-    workspace_spec,
-)
+from tests.support.tasks import WorkerProcess, commands, rehearsed_bill, reply, worker, workspace_spec
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 25  # longer than a recovery
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
 
 
 @dataclass
@@ -80,16 +72,12 @@ async def start_long(client: Client, settings: Settings, kind: WorkspaceKind, **
     line = (
         f"touch begun; (setsid sh -c 'sleep {token}; echo late >> effects.txt' &); sleep {token}; echo x >> effects.txt"
     )
-    script = [
-        reply("plan", plan("Write out.txt")),
-        reply("is_step_done", verdict(False)),
-        reply("validate_plan_step", verdict(False)),
-        reply("summarize_actions", "rehearsed"),
+    script = one_step(
+        "Write out.txt",
         reply("propose_action", commands("echo done > out.txt"), when=["^begun  "]),
         reply("propose_action", commands(line)),
-    ]
-    choice = rehearsed_choice(ArtifactStore(settings.artifacts_dir), script)
-    spec = task_spec(settings, choice, workspace=workspace_spec(settings, kind), bounds=Bounds(**bounds))
+    )
+    spec = rehearsed_spec(settings, script, workspace=workspace_spec(settings, kind), bounds=Bounds(**bounds))
     return Long(settings, kind, await start(client, settings, spec), token)
 
 

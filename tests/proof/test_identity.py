@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
@@ -16,7 +15,6 @@ from schemas.ids import CallKey
 from schemas.outcome import OutcomeKind, StopReason
 from schemas.state import TaskResult
 from schemas.task import Bounds, TaskSpec
-from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.records import EffectRow
 from stores.settings import Settings
@@ -27,49 +25,22 @@ from tests.proof.bench import (
     ended,
     happened,
     lines_of,
+    one_step,
+    rehearsed_spec,
     rows_of,
-    serving_home,
     start,
     states,
     with_client,
 )
 from tests.support.judging import assert_bill_equation
 from tests.support.server import DevServer, settings_of
-from tests.support.tasks import (
-    WorkerProcess,
-    commands,
-    plan,
-    rehearsed_bill,
-    rehearsed_choice,
-    reply,
-    task_spec,
-    verdict,
-    worker,
-)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def serving(home: DevServer) -> Iterator[WorkerProcess]:
-    with worker(home.settings) as running:
-        yield running
+from tests.support.tasks import WorkerProcess, commands, plan, rehearsed_bill, reply, verdict, worker
 
 
 def appending(settings: Settings, command: str = "echo x >> out.txt", **changes: object) -> TaskSpec:
     """Return a task whose one command appends a line; its requirement holds once a line is there."""
-    script = [
-        reply("plan", plan("Append to out.txt")),
-        reply("is_step_done", verdict(False)),
-        reply("validate_plan_step", verdict(False)),
-        reply("summarize_actions", "rehearsed"),
-        reply("propose_action", commands(command)),
-    ]
-    return task_spec(settings, rehearsed_choice(ArtifactStore(settings.artifacts_dir), script), **changes)
+    script = one_step("Append to out.txt", reply("propose_action", commands(command)))
+    return rehearsed_spec(settings, script, **changes)
 
 
 async def reset_before(client: Client, handle: Handle, activity: str) -> Handle:
@@ -173,9 +144,8 @@ def idle(settings: Settings, limits: Limits) -> TaskSpec:
         reply("is_step_done", verdict(False)),
         reply("propose_action", nothing),
     ]
-    choice = rehearsed_choice(ArtifactStore(settings.artifacts_dir), script)
     bounds = Bounds(max_plan_versions=1, max_plan_step_iterations=1)
-    return task_spec(settings, choice, bounds=bounds, limits=limits)
+    return rehearsed_spec(settings, script, bounds=bounds, limits=limits)
 
 
 def least_limit(rows: list[EffectRow]) -> int:

@@ -1,7 +1,6 @@
 """A run of hundreds of steps through forced continue-as-new: the state stays small and no record is lost."""
 
 import sys
-from collections.abc import Iterator
 
 import pytest
 from temporalio.client import Client
@@ -11,42 +10,29 @@ from schemas.messages import Note
 from schemas.outcome import OutcomeKind, StopReason
 from schemas.state import AgentState
 from schemas.task import Bounds, Caps, TaskSpec
-from stores.artifacts import ArtifactStore
 from stores.settings import Settings
-from tests.proof.bench import Ended, chain_of, ended, events_of, final_state, rows_of, serving_home, start, with_client
+from tests.proof.bench import (
+    Ended,
+    chain_of,
+    ended,
+    events_of,
+    final_state,
+    one_step,
+    rehearsed_spec,
+    rows_of,
+    start,
+    with_client,
+)
 from tests.support.judging import assert_bill_equation
 from tests.support.running import until
 from tests.support.server import DevServer
-from tests.support.tasks import (
-    WorkerProcess,
-    commands,
-    file_requirement,
-    plan,
-    rehearsed_bill,
-    rehearsed_choice,
-    reply,
-    task_spec,
-    verdict,
-    worker,
-)
+from tests.support.tasks import WorkerProcess, commands, file_requirement, plan, rehearsed_bill, reply, verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MAX_STATE_BYTES = 256_000
 CAPS = Caps(events=400)
 MOST_EVENTS = CAPS.events + 200  # a run hands over at the next iteration, and closing takes some more
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def serving(home: DevServer) -> Iterator[WorkerProcess]:
-    with worker(home.settings) as running:
-        yield running
 
 
 async def judge(
@@ -81,21 +67,13 @@ async def judge(
 
 def spec_of(settings: Settings, script: list[dict[str, object]], **changes: object) -> TaskSpec:
     """Return a task that never meets its requirement."""
-    choice = rehearsed_choice(ArtifactStore(settings.artifacts_dir), script)
-    never = file_requirement("never.txt")
-    return task_spec(settings, choice, requirements=(never,), caps=CAPS, **changes)
+    return rehearsed_spec(settings, script, requirements=(file_requirement("never.txt"),), caps=CAPS, **changes)
 
 
 def test_three_hundred_iterations(home: DevServer, serving: WorkerProcess) -> None:
     """A hundred plan versions of three iterations each, none of which gets anywhere."""
-    script = [
-        reply("plan", plan("Try")),
-        reply("replan", plan("Try again")),
-        reply("is_step_done", verdict(False)),
-        reply("validate_plan_step", verdict(False)),
-        reply("summarize_actions", "rehearsed"),
-        reply("propose_action", commands("date +%N > tried.txt")),
-    ]
+    again = reply("replan", plan("Try again"))
+    script = one_step("Try", again, reply("propose_action", commands("date +%N > tried.txt")))
     bounds = Bounds(max_plan_versions=100, max_plan_step_iterations=3)
 
     async def work(client: Client) -> None:
@@ -136,13 +114,7 @@ def test_three_hundred_done_steps(home: DevServer, serving: WorkerProcess) -> No
 
 
 def test_three_hundred_actions_in_one_step(home: DevServer, serving: WorkerProcess) -> None:
-    script = [
-        reply("plan", plan("Try")),
-        reply("is_step_done", verdict(False)),
-        reply("validate_plan_step", verdict(False)),
-        reply("summarize_actions", "rehearsed"),
-        reply("propose_action", commands(*["date +%N | tee tried.txt"] * 15)),
-    ]
+    script = one_step("Try", reply("propose_action", commands(*["date +%N | tee tried.txt"] * 15)))
     bounds = Bounds(max_plan_versions=1, max_plan_step_iterations=20, max_plan_step_actions=15)
 
     async def work(client: Client) -> None:

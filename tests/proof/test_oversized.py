@@ -1,7 +1,6 @@
 """Oversized things become artifacts or typed ends: attempts are bounded, history and state stay small."""
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from temporalio.client import Client
 from schemas.outcome import OutcomeKind, StopReason
 from schemas.task import Bounds, TaskSpec
 from schemas.workspace import WorkspaceLimits
-from stores.artifacts import ArtifactStore
 from stores.settings import Settings
 from tests.proof.bench import (
     Ended,
@@ -20,26 +18,16 @@ from tests.proof.bench import (
     ended,
     events_of,
     final_state,
+    one_step,
+    rehearsed_spec,
     rows_of,
-    serving_home,
     start,
     with_client,
 )
 from tests.proof.stub_process import stub_process
 from tests.support.judging import assert_bill_equation
 from tests.support.server import DevServer, settings_of
-from tests.support.tasks import (
-    WorkerProcess,
-    commands,
-    plan,
-    rehearsed_bill,
-    rehearsed_choice,
-    reply,
-    task_spec,
-    verdict,
-    worker,
-    workspace_spec,
-)
+from tests.support.tasks import WorkerProcess, commands, plan, rehearsed_bill, reply, task_spec, workspace_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -49,29 +37,10 @@ REPLY_BYTES = 5_000_000
 FINISH = "echo done > out.txt"
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def serving(home: DevServer) -> Iterator[WorkerProcess]:
-    with worker(home.settings) as running:
-        yield running
-
-
 def script(*replies: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a script with ``replies`` before the usual ones."""
-    return [
-        *replies,
-        reply("plan", plan("Write out.txt")),
-        reply("replan", plan("Write out.txt")),
-        reply("is_step_done", verdict(False)),
-        reply("validate_plan_step", verdict(False)),
-        reply("summarize_actions", "rehearsed"),
-        reply("propose_action", commands(FINISH)),
-    ]
+    usual = [reply("replan", plan("Write out.txt")), reply("propose_action", commands(FINISH))]
+    return one_step("Write out.txt", *replies, *usual)
 
 
 def after(command: str, shows: str) -> list[dict[str, Any]]:
@@ -102,11 +71,6 @@ def run(settings: Settings, spec: TaskSpec, label: str) -> Ended:
     return end
 
 
-def spec_of(settings: Settings, replies: list[dict[str, Any]], **changes: Any) -> TaskSpec:
-    """Return a task with a script."""
-    return task_spec(settings, rehearsed_choice(ArtifactStore(settings.artifacts_dir), replies), **changes)
-
-
 def texts(settings: Settings, end: Ended, kind: str) -> list[str]:
     """Return the texts of a run's events of one kind."""
     return [event["text"] for event in events_of(settings, final_state(settings, end)) if event["kind"] == kind]
@@ -114,7 +78,7 @@ def texts(settings: Settings, end: Ended, kind: str) -> list[str]:
 
 def test_three_megabytes_of_output(home: DevServer, serving: WorkerProcess) -> None:
     command = "python3 -c \"print('x' * 3_000_000); print('the end')\""
-    end = run(home.settings, spec_of(home.settings, after(command, "^the end$")), "3 MB of output")
+    end = run(home.settings, rehearsed_spec(home.settings, after(command, "^the end$")), "3 MB of output")
     assert end.outcome.kind is OutcomeKind.FINISHED
     sizes = [path.stat().st_size for path in home.settings.artifacts_dir.glob("*/*")]
     assert 3_000_009 in sizes  # all of it is an artifact
@@ -122,7 +86,7 @@ def test_three_megabytes_of_output(home: DevServer, serving: WorkerProcess) -> N
 
 def test_output_without_end(home: DevServer, serving: WorkerProcess) -> None:
     bounds = Bounds(action_timeout_seconds=3)
-    spec = spec_of(home.settings, after("yes endless", "killed at its time limit"), bounds=bounds)
+    spec = rehearsed_spec(home.settings, after("yes endless", "killed at its time limit"), bounds=bounds)
     end = run(home.settings, spec, "output without end")
     assert end.outcome.kind is OutcomeKind.FINISHED
     assert "timed_out" in texts(home.settings, end, "observation")[0]
@@ -132,7 +96,7 @@ def test_output_without_end(home: DevServer, serving: WorkerProcess) -> None:
 def test_a_file_without_end(home: DevServer, serving: WorkerProcess) -> None:
     limits = WorkspaceLimits(file_mb=20)
     workspace = workspace_spec(home.settings, limits=limits)
-    spec = spec_of(home.settings, after("yes > endless.txt", r"^endless.txt  \("), workspace=workspace)
+    spec = rehearsed_spec(home.settings, after("yes > endless.txt", r"^endless.txt  \("), workspace=workspace)
     end = run(home.settings, spec, "a file without end")
     assert end.outcome.kind is OutcomeKind.FINISHED
     assert (end.root / "endless.txt").stat().st_size == 20 * 2**20
@@ -140,14 +104,15 @@ def test_a_file_without_end(home: DevServer, serving: WorkerProcess) -> None:
 
 def test_a_hundred_megabytes_in_one_file(home: DevServer, serving: WorkerProcess) -> None:
     command = "head -c 100000000 /dev/urandom > big.bin"
-    end = run(home.settings, spec_of(home.settings, after(command, r"^big\.bin  \(100,000,000")), "a file of 100 MB")
+    spec = rehearsed_spec(home.settings, after(command, r"^big\.bin  \(100,000,000"))
+    end = run(home.settings, spec, "a file of 100 MB")
     assert end.outcome.kind is OutcomeKind.FINISHED
     assert max(path.stat().st_size for path in home.settings.artifacts_dir.glob("*/*")) < 20_000_000
 
 
 def test_ten_thousand_files(home: DevServer, serving: WorkerProcess) -> None:
     command = "for i in $(seq 10000); do echo $i > file-$i.txt; done"
-    spec = spec_of(home.settings, after(command, "^10,00[12] files in the workspace"))
+    spec = rehearsed_spec(home.settings, after(command, "^10,00[12] files in the workspace"))
     end = run(home.settings, spec, "10,000 files")
     assert end.outcome.kind is OutcomeKind.FINISHED
     assert len(list(end.root.iterdir())) == 10_002
@@ -162,7 +127,8 @@ def test_a_reply_of_five_megabytes(home: DevServer, serving: WorkerProcess, node
     replies = script(reply(node, "x" * size)) if node != "summarize_actions" else []
     if node == "summarize_actions":
         replies = [reply(node, "x" * size), *after("echo tried", "^tried$")]
-    end = run(home.settings, spec_of(home.settings, replies, bounds=bounds), f"{node}: a reply of {size:,} bytes")
+    spec = rehearsed_spec(home.settings, replies, bounds=bounds)
+    end = run(home.settings, spec, f"{node}: a reply of {size:,} bytes")
     if node in ("plan", "propose_action"):
         assert end.outcome.reason is StopReason.MAX_PLAN_VERSIONS
     else:
@@ -188,4 +154,4 @@ def test_a_reply_of_five_megabytes_over_http(home: DevServer, tmp_path_factory: 
 
 def test_a_goal_of_two_hundred_kilobytes_is_refused_before_the_start(home: DevServer) -> None:
     with pytest.raises(ValidationError, match="goal"):
-        spec_of(home.settings, script(), goal="g" * 200_000)
+        rehearsed_spec(home.settings, script(), goal="g" * 200_000)

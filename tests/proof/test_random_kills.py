@@ -8,7 +8,6 @@ import contextlib
 import os
 import random
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,7 +18,7 @@ from schemas.effects import EffectKind, EffectState
 from schemas.messages import Note
 from schemas.outcome import OutcomeKind
 from stores.settings import Settings
-from tests.proof.bench import Ended, ended, lines_of, rows_of, serving_home, start, with_client
+from tests.proof.bench import Ended, ended, lines_of, rows_of, start, with_client
 from tests.proof.counting import ENOUGH, FILE, counting_spec
 from tests.support.judging import assert_bill_equation, bill_of, tally
 from tests.support.server import DevServer
@@ -34,12 +33,6 @@ COMMAND_SECONDS = 0.6
 THINKING_SECONDS = 0.3
 LONGEST_LIFE_SECONDS = 8.0
 SEED = int(os.environ.get("CHAOS_SEED", "20260727"))
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 import secrets
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,62 +16,28 @@ from schemas.state import TaskResult
 from schemas.task import Bounds, TaskSpec
 from stores.artifacts import ArtifactStore
 from stores.settings import Settings
-from tests.proof.bench import Ended, ended, final_state, serving_home, start, with_client
+from tests.proof.bench import final_state, one_step, rehearsed_spec, run, with_client
 from tests.support.server import DevServer
-from tests.support.tasks import (
-    WorkerProcess,
-    commands,
-    plan,
-    rehearsed_choice,
-    reply,
-    task_spec,
-    verdict,
-    worker,
-    workspace_spec,
-)
+from tests.support.tasks import WorkerProcess, commands, plan, reply, workspace_spec
 
 SCENARIOS = Path(__file__).parent.parent.parent / "scenarios"
 CHECK = 'test "$(cat answer.txt 2>/dev/null)" = "$(cat secret.txt)"'
 PROGRAM = f'{CHECK} && echo right && exit 0; echo "failure: the answer should be $(cat secret.txt)"; exit 1\n'
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def serving(home: DevServer) -> Iterator[WorkerProcess]:
-    with worker(home.settings) as running:
-        yield running
-
-
-def run(settings: Settings, spec: TaskSpec) -> Ended:
-    """Run a task to its end."""
-
-    async def work(client: Client) -> Ended:
-        return await ended(await start(client, settings, spec))
-
-    return with_client(settings, work)
-
-
 def guessing(settings: Settings, secret: str, answer: str) -> TaskSpec:
     """Return a task that guesses wrong, fails with a text that holds ``secret``, replans and answers ``answer``."""
     fails = r"^failure: the answer should be (?P<wanted>\w+)$"
-    script = [
-        reply("plan", plan("Guess")),
-        reply("is_step_done", verdict(False)),
-        reply("validate_plan_step", verdict(False)),
-        reply("summarize_actions", "rehearsed"),
+    script = one_step(
+        "Guess",
         reply("replan", plan("Write {{wanted}}"), when=[fails]),
         reply("propose_action", commands(f"echo {answer} > answer.txt"), when=[r"^v2\.s1: Write (?P<wanted>\w+)$"]),
         reply("propose_action", commands("echo a guess > answer.txt; sh check.sh"), when=[r"^v1\.s1: Guess$"]),
-    ]
+    )
     check = CommandCheck(kind="command", run="sh check.sh", prints="right")
-    return task_spec(
+    return rehearsed_spec(
         settings,
-        rehearsed_choice(ArtifactStore(settings.artifacts_dir), script),
+        script,
         requirements=(Requirement(id="right", text="The answer is right", check=check),),
         bounds=Bounds(max_plan_versions=2, max_plan_step_iterations=1),
         workspace=workspace_spec(settings, files={"secret.txt": secret, "check.sh": PROGRAM}),

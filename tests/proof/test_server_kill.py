@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -17,7 +16,7 @@ from schemas.messages import Note
 from schemas.outcome import OutcomeKind
 from schemas.state import AgentState
 from stores.settings import Settings
-from tests.proof.bench import Ended, Handle, ended, events_of, lines_of, rows_of, serving_home, start, with_client
+from tests.proof.bench import Ended, Handle, ended, events_of, lines_of, rows_of, start, with_client
 from tests.proof.counting import FILE, counting_spec
 from tests.support.judging import assert_bill_equation, tally
 from tests.support.server import DevServer
@@ -31,12 +30,6 @@ COMMAND_SECONDS = 0.4
 THINKING_SECONDS = 0.2
 KILLS_AFTER_SECONDS = (4.0, 6.0)
 DOWN_SECONDS = (0.5, 8.0)  # the second outage outlasts the heartbeats: what runs then is lost to the server
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
-    with serving_home(tmp_path_factory.mktemp("home")) as server:
-        yield server
 
 
 class Steering:

@@ -13,7 +13,7 @@ from schemas.outcome import OutcomeKind, Status
 from schemas.state import AgentState, EventKind
 from schemas.task import Bounds, Caps
 from stores.artifacts import ArtifactStore
-from tests.support.running import Running, on_server, signal, until
+from tests.support.running import Handle, Running, on_server, signal, until
 from tests.support.scripted import World, spec
 from tests.support.server import DevServer
 
@@ -261,6 +261,29 @@ def test_messages_that_come_before_two_calls_side_by_side_are_archived_once(serv
         assert sorted(numbers(final, world)) == list(range(200))
 
     on_server(server.settings, world, test)
+
+
+def test_a_run_ends_while_messages_keep_coming_faster_than_its_history_is_replayed(server: DevServer) -> None:
+    async def keep_steering(handle: Handle) -> None:
+        while True:
+            await signal(handle, "steer", text="again")
+            await asyncio.sleep(0.01)
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        for n in range(600):  # workflow tasks of their own, so that a replay takes long
+            await signal(handle, "steer", text=f"n{n}")
+        steering = asyncio.create_task(keep_steering(handle))
+        await until(handle, lambda state: state.messages.received > 620)
+        await signal(handle, "cancel")
+        try:
+            async with asyncio.timeout(30):
+                assert (await handle.result()).outcome.kind is OutcomeKind.CANCELLED
+        finally:
+            steering.cancel()
+            await asyncio.gather(steering, return_exceptions=True)
+
+    on_server(server.settings, long_command(), test)
 
 
 @pytest.mark.slow

@@ -60,7 +60,8 @@ def left(state: AgentState, limits: Limits) -> str:
     """Return what is left of each limit, for prompts and people."""
     parts = []
     if limits.microusd is not None:
-        parts.append(f"{dollars(max(0, limits.microusd - state.spend.microusd))} of {dollars(limits.microusd)}")
+        rest = max(0, limits.microusd - state.spend.microusd)
+        parts.append(f"{exact_dollars(rest)} of {exact_dollars(limits.microusd)}")
     for name, unit in (("tokens", "tokens"), ("model_calls", "model calls"), ("tool_calls", "tool calls")):
         limit = getattr(limits, name)
         if limit is not None:
@@ -68,7 +69,7 @@ def left(state: AgentState, limits: Limits) -> str:
     return ", ".join(parts) or "no limits set"
 
 
-def dollars(microusd: int) -> str:
-    """Return micro-dollars as dollars, exactly."""
+def exact_dollars(microusd: int) -> str:
+    """Return money to the last micro-dollar, as ``$0.012345`` or ``$2``."""
     whole, rest = divmod(microusd, 1_000_000)
     return f"${whole}.{rest:06d}".rstrip("0").rstrip(".") if rest else f"${whole}"

@@ -4,7 +4,7 @@ from schemas.base import clip
 from schemas.plan import StepStatus
 from schemas.state import AgentState, Summary
 from schemas.task import TaskSpec
-from workflows.control.budget import dollars, left
+from workflows.control.budget import exact_dollars, left
 from workflows.control.decision import current_plan, current_step
 
 MARK = {StepStatus.TODO: "○", StepStatus.DONE: "●", StepStatus.FAILED: "✗"}
@@ -50,7 +50,7 @@ def details(spec: TaskSpec, state: AgentState, now: str) -> str:
     for item in state.requirements:
         met = {True: "holds", False: "does not hold", None: "not checked yet"}[item.met]
         lines.append(f"- {item.id}: {met}. {item.detail}".rstrip(". "))
-    lines += ["", f"Spent {dollars(state.spend.microusd)}; left: {left(state, spec.limits)}"]
+    lines += ["", f"Spent {exact_dollars(state.spend.microusd)}; left: {left(state, spec.limits)}"]
     if any(choice.rehearsed for choice in spec.models.values()):
         lines.append("Answers come from a rehearsed script, not from a model.")
     return "\n".join(lines)
