@@ -5,12 +5,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from client.completion import task_ids
 from client.main import app
 from client.problems import BadInput
 from client.reporting import EXIT_INTERRUPTED, carry_out
@@ -20,21 +24,6 @@ from schemas.pricing import Price
 from stores.settings import Settings
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
 
-COMMANDS = (
-    "up",
-    "down",
-    "run",
-    "submit",
-    "ps",
-    "show",
-    "watch",
-    "pause",
-    "resume",
-    "cancel",
-    "steer",
-    "worker",
-    "doctor",
-)
 HEAVY = ("temporalio", "sqlalchemy", "pydantic", "schemas", "stores", "yaml", "litellm")
 
 
@@ -63,11 +52,43 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     assert "LOADED []" in done.stdout
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "scenario check", "scenario schema"])
-def test_every_command_has_help_with_an_example(command: str) -> None:
-    result = CliRunner().invoke(app, [*command.split(), "--help"])
+def every_command(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Return the words of every command and every group of commands."""
+    yield path
+    for name, command in getattr(group, "commands", {}).items():
+        yield from every_command(command, (*path, name))
+
+
+@pytest.mark.parametrize("words", list(every_command(typer.main.get_command(app))), ids=" ".join)
+def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*words, "--help"])
     assert result.exit_code == 0
-    assert re.search(rf"Example: .*surefoot {command}", result.output)
+    assert re.search(rf"Example:.*surefoot {' '.join(words)}".strip(), " ".join(result.output.split()))
+
+
+def test_the_command_tree_is_walked_down_to_its_leaves() -> None:
+    found = set(every_command(typer.main.get_command(app)))
+    assert {("run",), ("scenario",), ("scenario", "check"), ("contract",)} <= found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_nothing_is_started(shell: str, home: Path) -> None:
+    words = {"COMP_WORDS": "surefoot pa", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "surefoot pa"}
+    environment = {
+        **os.environ,
+        **words,
+        "_SUREFOOT_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    command = [sys.executable, "-m", "client.main"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert "pause" in done.stdout, done.stderr
+    assert started(home) == []
+
+
+def test_where_nothing_ever_ran_no_task_is_offered_and_nothing_is_made(home: Path) -> None:
+    assert task_ids("task-") == []
+    assert started(home) == []
 
 
 @pytest.mark.parametrize(
