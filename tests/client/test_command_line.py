@@ -1,5 +1,6 @@
 """The command line where no server is needed: help, bad input, exit codes, and nothing started by a refusal."""
 
+import errno
 import json
 import os
 import re
@@ -19,12 +20,13 @@ from client.main import app
 from client.problems import BadInput
 from client.reporting import EXIT_INTERRUPTED, carry_out
 from client.tiers import entry_of
-from schemas.outcome import EXIT_BAD_INPUT, EXIT_PREREQUISITE
+from schemas.errors import LedgerUnavailable
+from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
 from schemas.pricing import Price
 from stores.settings import Settings
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
 
-HEAVY = ("temporalio", "sqlalchemy", "pydantic", "schemas", "stores", "yaml", "litellm")
+HEAVY = ("rich", "temporalio", "sqlalchemy", "pydantic", "schemas", "stores", "yaml", "litellm")
 
 
 @pytest.fixture
@@ -276,3 +278,74 @@ def test_doctor_fails_where_something_must_be_mended(
     assert result.exit_code == EXIT_PREREQUISITE
     assert "→ make setup" in result.stdout
     assert re.search(r"fail judge +openai/gpt-4.1: OPENAI_API_KEY is not set", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (BadInput("task.yaml:7: colour: unknown"), EXIT_BAD_INPUT, "surefoot: task.yaml:7: colour: unknown\n"),
+        (LedgerUnavailable("it is away"), EXIT_PREREQUISITE, "LedgerUnavailable: it is away; `surefoot doctor`"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), EXIT_PREREQUISITE, "/x/y: No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system"), EXIT_PREREQUISITE, "set SUREFOOT_HOME"),
+        (KeyError("x"), EXIT_FAILED, "a fault of Surefoot: KeyError: 'x'; the traceback is in "),
+        (FileNotFoundError(errno.ENOENT, "gone", "z"), EXIT_FAILED, "please report it: the command, the traceback"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_whoever_can_mend_it_is_told_what_and_how(
+    error: Exception, code: int, said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(_settings: Settings) -> int:
+        raise error
+
+    assert carry_out(home, failing) == code
+    assert said in capsys.readouterr().err
+
+
+def test_the_traceback_of_a_bug_is_in_the_log(home: Path) -> None:
+    def failing(_settings: Settings) -> int:
+        raise KeyError("of nobody")
+
+    carry_out(home, failing)
+    assert "KeyError: 'of nobody'" in (home / "logs" / "client.log").read_text()
+
+
+def test_doctor_names_the_variable_that_leads_to_no_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+    found = {line["name"]: line for line in map(json.loads, result.stdout.splitlines())}
+    assert result.exit_code == EXIT_PREREQUISITE
+    assert found["server"]["detail"].startswith("no Temporal server at 127.0.0.1:1: ")
+    assert found["server"]["mend"] == "Check that server, or unset TEMPORAL_ADDRESS to use the embedded one."
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("node: plan\n    reply: {why: x, steps: []}", "script.yaml:3: replies[0].reply.steps: got a list, must"),
+        ("node: plan\n    reply: {why: x}", "script.yaml:3: replies[0].reply.steps: missing"),
+        (
+            "node: is_step_done\n    reply:\n      reason: x\n      result: 'yes'",
+            'script.yaml:5: replies[0].reply.result: got "yes"',
+        ),
+        (
+            "node: propose_action\n    reply: {thought: x, actions: [{tool: run, args: {}}]}",
+            "script.yaml:3: replies[0].reply.actions[0].args: unknown field; did you mean",
+        ),
+        ("node: plan\n    when: ['(']\n    reply: x", "script.yaml:3: replies[0].when[0]: not a regular expression"),
+    ],
+)
+def test_a_rehearsed_reply_that_no_model_could_give_is_refused_by_line(
+    reply: str, said: str, home: Path, tmp_path: Path
+) -> None:
+    text = f"{HEAD}models: {{default: rehearsed}}\nrehearsal: script.yaml\nworkspace: {{kind: local}}\n"
+    path = write_scenario(tmp_path, text, f"replies:\n  - {reply}\n")
+    result = CliRunner().invoke(app, ["scenario", "check", str(path)])
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert said in result.stdout
+
+
+def test_an_unusable_reply_can_be_rehearsed_as_a_text(home: Path, tmp_path: Path) -> None:
+    path = rehearsed_scenario(tmp_path, "true", "workspace: {kind: local}\n")
+    (tmp_path / "script.yaml").write_text("replies:\n  - node: plan\n    reply: '{\"why\": 1}'\n")
+    assert CliRunner().invoke(app, ["scenario", "check", str(path)]).exit_code == 0
