@@ -133,4 +133,12 @@ def command_page() -> str:
     command = typer.main.get_command(app)
     context = typer.Context(command, info_name="surefoot")
     text = get_docs_for_click(obj=command, ctx=context, name="surefoot", title="The command line")
-    return f"{GENERATED}\n{text.strip()}\n"
+    return f"{GENERATED}\n{_in_full(text, command).strip()}\n"
+
+
+def _in_full(text: str, command: Any) -> str:
+    """Write the lists of commands with whole sentences; Typer's own are cut for a terminal."""
+    for name, child in getattr(command, "commands", {}).items():
+        whole = " ".join((child.help or "").split("\n\n")[0].split())
+        text = _in_full(text.replace(f"* `{name}`: {child.get_short_help_str()}\n", f"* `{name}`: {whole}\n"), child)
+    return text
