@@ -35,7 +35,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_every_command_of_a_page_runs(page: str, home: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
@@ -46,7 +46,7 @@ def test_every_command_of_a_page_runs(page: str, home: Path, tmp_path: Path) -> 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=880,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
