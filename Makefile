@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: help setup demo check test proof lock clean
+.PHONY: help setup demo check docs test proof lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -15,11 +15,15 @@ setup: $(VENV)/.production ## Install all that runs in production: real models, 
 demo: $(VENV)/.core ## Run a task, kill its worker, see it recover and finish (no key, no network)
 	$(BIN)/python -m client.demo
 
-check: $(VENV)/.dev ## Lint, types, import contracts
+check: $(VENV)/.dev ## Lint, types, import contracts, computed pages of docs/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m client.docs --check
+
+docs: $(VENV)/.core ## Write the pages of docs/ that are computed from the code
+	$(BIN)/python -m client.docs
 
 test: check ## The checks, and every fast test
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"

@@ -7,13 +7,14 @@ from typing import TypeVar
 from activities.model.calls import Answered, ModelCalls
 from activities.model.citations import checked_verdict
 from activities.model.port import Gateways
-from activities.model.replies import ActionAnswer, ActionsAnswer, PlanAnswer, VerdictAnswer, read_reply
+from activities.model.replies import read_reply
 from activities.model.reply_schema import Offer, reply_schema
 from activities.prompting import EVIDENCE
 from activities.registration import implements
 from activities.tools.registry import TOOLS, argument_schema, check_action
 from schemas import contract
 from schemas.actions import ProposedAction
+from schemas.answers import ActionAnswer, ActionsAnswer, PlanAnswer, VerdictAnswer
 from schemas.base import clip
 from schemas.calls import (
     ActionsReply,

@@ -118,15 +118,16 @@ def _as_json(view: TaskView, effects: Any, events: int, difference: str | None) 
         "state": state,
         "effects": [effect.model_dump(mode="json") for effect in effects],
         "difference": difference,
-        "note": view.why_not,
+        "note": "; ".join(note for note in (view.why_not, view.note) if note),
     }
 
 
 def _show_lines(view: TaskView, effects: Any, events: int, artifacts: ArtifactStore) -> Iterator[str]:
     yield f"task         {view.id}"
     yield f"run          {view.run_id}" + ("" if view.run_id == view.first_run_id else f", chain {view.first_run_id}")
-    if view.why_not:
-        yield f"note         {view.why_not}"
+    for note in (view.why_not, view.note):
+        if note:
+            yield f"note         {note}"
     if view.summary:
         yield f"name         {view.summary.name}"
         if not view.ended:

@@ -1,11 +1,16 @@
-"""The commands about scenario files: check and schema."""
+"""The commands that print what goes over the wire and what may be written: scenario check, schema, input; contract."""
 
 import json
 from pathlib import Path
 
+from client.contract import contract
+from client.pages import contract_page
 from client.scenarios import ScenarioError, load, schema
+from client.session import say
 from client.submit import freeze
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
+from schemas.scenario import ModelEntry
+from schemas.state import TaskInput
 from stores.artifacts import ArtifactStore
 from stores.settings import Settings
 
@@ -33,4 +38,20 @@ def check(settings: Settings, scenarios: list[Path], as_json: bool) -> int:
 def print_schema() -> int:
     """Print the JSON Schema of scenario files."""
     print(json.dumps(schema(), indent=2, ensure_ascii=False))
+    return EXIT_VERIFIED
+
+
+def print_input(settings: Settings, scenario: Path, override: ModelEntry | None) -> int:
+    """Print the input that `submit` would send; what it refers to is stored, and nothing is started."""
+    spec = freeze(load(scenario), settings, ArtifactStore(settings.artifacts_dir), override)
+    references = [choice.rehearsal for choice in spec.models.values() if choice.rehearsal] + [spec.workspace.seed]
+    if any(references):
+        say(f"it refers to files that are stored in {settings.artifacts_dir} now; the workers must use the same store")
+    print(TaskInput(spec=spec).model_dump_json(indent=2, exclude_none=True))
+    return EXIT_VERIFIED
+
+
+def print_contract(as_json: bool) -> int:
+    """Print the wire contract."""
+    print(json.dumps(contract(), indent=2, ensure_ascii=False) if as_json else contract_page())
     return EXIT_VERIFIED

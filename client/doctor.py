@@ -151,7 +151,8 @@ def _server(settings: Settings) -> list[Finding]:
     try:
         return asyncio.run(_connected(settings))
     except ServerUnreachable as error:
-        return [Finding(FAIL, "server", str(error), "surefoot up")]
+        found = f"no Temporal server at {error.address}: {error.reason}"
+        return [Finding(FAIL, "server", found, error.remedy)]
 
 
 async def _connected(settings: Settings) -> list[Finding]:

@@ -79,6 +79,8 @@ def ending_lines(view: TaskView) -> Iterator[str]:
     yield f"outcome      {view.outcome.label}{_verified(view)}"
     if view.outcome.detail:
         yield f"reason       {view.outcome.detail}"
+    if view.ended_at:
+        yield f"ended        {view.ended_at}"
     if view.state:
         yield "requirements"
         yield from requirement_lines(view.state)

@@ -114,6 +114,7 @@ def ending_json(view: TaskView) -> dict[str, Any]:
         "label": outcome.label if outcome else None,
         "exit_code": exit_code(outcome) if outcome else None,
         "result": view.result.model_dump(mode="json") if view.result else None,
+        "ended_at": view.ended_at or None,
         "row": view.row.model_dump(mode="json") if view.row else None,
     }
 

@@ -3,21 +3,19 @@
 import os
 import sys
 import traceback
-from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from client.options import ApiBase, ApiKeyEnv, By, Flags, Json, Model, PriceOf, Scenario, TaskId, Text, Worker
+from client.options import carry_out as _carry_out
+from client.options import entry_of as _entry
+from client.scenario_commands import scenario_app
 from client.streams import accept_any_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from schemas.messages import SignalName
-    from schemas.scenario import ModelEntry
-    from stores.settings import Settings
 
 EXIT_BUG = 4
 
@@ -26,47 +24,21 @@ app = typer.Typer(
     help="LLM agents as durable workflows: what they decide, spend and wait for survives any crash.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    rich_markup_mode=None,  # importing rich takes longer than everything else that `--help` does
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 verified, 1 finished but the evaluator says no, 2 bad input, 3 stopped incomplete, "
-    "4 failed, 5 cancelled, 6 something is missing or does not run, 130 interrupted.",
+    "4 failed, 5 cancelled, 6 something is missing or does not run, 130 interrupted. "
+    "Example: surefoot run scenarios/hello-file.yaml",
 )
-scenario_app = typer.Typer(help="Check scenario files and print their schema.", no_args_is_help=True)
 app.add_typer(scenario_app, name="scenario")
-
-
-def _printable(text: str) -> str:
-    """Refuse bytes that are no text: no task has such an id, and Temporal takes none."""
-    if not text.isprintable():
-        raise typer.BadParameter(f"not an id: {text!a}")
-    return text
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"surefoot {version('surefoot')}")
         raise typer.Exit
-
-
-Scenario = Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)]
-TaskId = Annotated[
-    str, typer.Argument(help="The task's id, as `surefoot ps` lists it.", show_default=False, callback=_printable)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.")]
-Model = Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")]
-ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible service for --model.")]
-ApiKeyEnv = Annotated[str | None, typer.Option(help="Environment variable that holds the key for --model.")]
-PriceOf = Annotated[str | None, typer.Option("--price", help="Dollars per million tokens, INPUT/OUTPUT: 0.25/2.")]
-Worker = Annotated[bool, typer.Option("--worker/--no-worker", help="Keep a worker beside the embedded server.")]
-By = Annotated[str | None, typer.Option(help="Who sends it.", show_default="the system's user")]
-Text = Annotated[str, typer.Argument(help="Reason, for the records.", show_default=False)]
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Options that stand before the command."""
-
-    home: Path | None
 
 
 @app.callback()
@@ -82,11 +54,11 @@ def root(
 
 
 @app.command(epilog="Example: surefoot up --no-worker")
-def up(context: typer.Context, worker: Worker = True) -> None:
+def up(context: typer.Context, worker: Worker = True, as_json: Json = False) -> None:
     """Start the embedded Temporal server and a worker; what runs already is left alone."""
     from client import serving
 
-    _carry_out(context, lambda settings: serving.up(settings, worker))
+    _carry_out(context, lambda settings: serving.up(settings, worker, as_json))
 
 
 @app.command(epilog="Example: surefoot down")
@@ -229,37 +201,14 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
     _carry_out(context, lambda settings: examination.doctor(settings, as_json))
 
 
-@scenario_app.command("check", epilog="Example: surefoot scenario check scenarios/*.yaml")
-def scenario_check(
-    context: typer.Context,
-    scenarios: Annotated[list[Path], typer.Argument(help="Scenario files.", show_default=False)],
-    as_json: Json = False,
+@app.command(epilog="Example: surefoot contract --json")
+def contract(
+    context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """Check scenario files as `run` would, with file, line and field of every problem. Nothing is started."""
+    """Print the wire contract: what any Temporal client needs to start, signal and query a task."""
     from client import checking
 
-    _carry_out(context, lambda settings: checking.check(settings, scenarios, as_json))
-
-
-@scenario_app.command("schema", epilog="Example: surefoot scenario schema > scenario.schema.json")
-def scenario_schema(context: typer.Context) -> None:
-    """Print the JSON Schema of scenario files, for completion in editors."""
-    from client import checking
-
-    _carry_out(context, lambda _settings: checking.print_schema())
-
-
-def _carry_out(context: typer.Context, command: "Callable[[Settings], int]") -> NoReturn:
-    from client.reporting import carry_out
-
-    flags: Flags = context.obj
-    raise typer.Exit(carry_out(flags.home, command))
-
-
-def _entry(*override: str | None) -> "ModelEntry | None":
-    from client.tiers import entry_of
-
-    return entry_of(*override)
+    _carry_out(context, lambda _settings: checking.print_contract(as_json))
 
 
 def _tell(context: typer.Context, task_id: str, name: "SignalName", text: str, by: str | None, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """Where every command's errors end: three audiences, three exit codes, no traceback on the terminal."""
 
 import contextlib
+import errno
 import os
 import traceback
 from collections.abc import Callable
@@ -18,6 +19,10 @@ from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable
 
 EXIT_INTERRUPTED = 130
+OF_THE_MACHINE = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO}
+)
+"""Errors of the operating system that whoever runs the machine can mend."""
 
 
 def carry_out(home: Path | None, command: Callable[[Settings], int]) -> int:
@@ -43,13 +48,22 @@ def _report(error: Exception, settings: Settings | None) -> int:
     if isinstance(error, SettingsError):
         say(str(error))
         return EXIT_BAD_INPUT
-    if isinstance(error, ServerUnreachable | UnknownRevision | Retryable | Final):
+    if isinstance(error, ServerUnreachable | UnknownRevision):
         say(str(error))
+        return EXIT_PREREQUISITE
+    if isinstance(error, Retryable | Final):
+        say(f"{type(error).__name__}: {error}; `surefoot doctor` says what works here")
+        return EXIT_PREREQUISITE
+    if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+        place = f"{error.filename}: " if error.filename else ""
+        home = f" (data folder: {settings.home})" if settings else ""
+        say(f"{place}{error.strerror}{home}; make it writable, make room, or set SUREFOOT_HOME; try `surefoot doctor`")
         return EXIT_PREREQUISITE
     if isinstance(error, RPCError):
         say(f"the Temporal server answers {error.status.name.lower()}: {error.message}; try `surefoot doctor`")
         return EXIT_PREREQUISITE
     say(f"a fault of Surefoot: {type(error).__name__}: {error}{_logged(error, settings)}")
+    say("please report it: the command, the traceback, and what `surefoot --version` and `surefoot doctor` say")
     return EXIT_FAILED
 
 

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from client.problems import BadInput
 from client.scenario_problems import explain
 from client.yaml_document import MAX_BYTES, Document, Fault, Location, Unreadable, dotted, read_document
+from schemas.answers import SHAPE
 from schemas.base import Frozen
 from schemas.rehearsal import Rehearsal
 from schemas.scenario import Scenario
@@ -84,6 +85,8 @@ def load_rehearsal(path: Path) -> Rehearsal:
     """Return the rehearsed model's script in ``path``. Raises ScenarioError with every problem found."""
     document = _document(path)
     rehearsal, found = _validated(document, Rehearsal)
+    if rehearsal is not None:
+        found = list(_unusable_replies(document, rehearsal))
     return _flawless(path, document, rehearsal, found)
 
 
@@ -134,6 +137,22 @@ def _validated(document: Document, model: type[Wanted]) -> tuple[Wanted | None, 
             for item in error.errors(include_url=False)
             if not _follows(item)
         ]
+
+
+def _unusable_replies(document: Document, rehearsal: Rehearsal) -> Iterator[Fault]:
+    """Check what is written as a value; a text is answered as it stands, so that unusable replies can be rehearsed."""
+    for number, candidate in enumerate(rehearsal.replies):
+        shape = SHAPE.get(candidate.node)
+        if shape is None or isinstance(candidate.reply, str):
+            continue
+        try:
+            shape.model_validate(candidate.reply)
+        except ValidationError as error:
+            whole = shape.model_json_schema()
+            for item in error.errors(include_url=False):
+                at = ("replies", number, "reply", *item["loc"])
+                said = f"{explain(item, whole)} (a reply of {candidate.node.value})"
+                yield Fault(document.line(at), dotted(at), said)
 
 
 def _follows(error: ErrorDetails) -> bool:

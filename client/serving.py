@@ -1,5 +1,6 @@
 """The commands about processes: up, down, worker."""
 
+import json
 import os
 import sys
 
@@ -10,14 +11,25 @@ from stores.settings import Settings
 from stores.temporal import names_own_server
 
 
-def up(settings: Settings, worker: bool) -> int:
+def up(settings: Settings, worker: bool, as_json: bool) -> int:
     """Start what is missing of the embedded server and say where it is."""
     if names_own_server():
         raise PrerequisiteError("Temporal's environment configuration names a server; there is nothing to start here")
     server = ensure_running(settings, worker)
+    running = worker_of(settings)
+    if as_json:
+        shown = {
+            "address": server.address,
+            "namespace": server.namespace,
+            "page": server.ui_address,
+            "queue": settings.queue_prefix,
+            "worker": running.process.pid if running else None,
+            "home": str(settings.home),
+        }
+        print(json.dumps(shown))
+        return EXIT_VERIFIED
     print(f"server  {server.address} (namespace {server.namespace})")
     print(f"page    {server.ui_address}")
-    running = worker_of(settings)
     print(f"worker  process {running.process.pid}" if running else "worker  none; `surefoot worker` runs one here")
     print(f"home    {settings.home}")
     return EXIT_VERIFIED

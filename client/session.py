@@ -64,12 +64,17 @@ def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]
     """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable."""
 
     async def run() -> Value:
-        artifacts = ArtifactStore(settings.artifacts_dir)
-        client = await open_client(settings)
-        ledger = await asyncio.to_thread(Ledger, settings.database_url)
-        return await work(Session(settings, client, artifacts, Tasks(client, ledger, artifacts)))
+        return await work(await open_session(settings))
 
     return asyncio.run(run())
+
+
+async def open_session(settings: Settings) -> Session:
+    """Return an open session; there is nothing to close. Raises ServerUnreachable, LedgerUnavailable."""
+    artifacts = ArtifactStore(settings.artifacts_dir)
+    client = await open_client(settings)
+    ledger = await asyncio.to_thread(Ledger, settings.database_url)
+    return Session(settings, client, artifacts, Tasks(client, ledger, artifacts))
 
 
 async def open_client(settings: Settings) -> Client:

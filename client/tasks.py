@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from pydantic import ValidationError
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
@@ -16,12 +15,14 @@ from temporalio.client import (
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
 )
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.problems import BadInput
+from client.problems import BadInput, PrerequisiteError
 from schemas.base import clip
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
+from schemas.lenient import Read, in_a_line, read_reply
 from schemas.messages import Note, SignalName
 from schemas.outcome import Outcome, OutcomeKind
 from schemas.state import AgentState, Summary, TaskResult
@@ -75,8 +76,12 @@ class TaskView:
     """How it ended."""
     row: RunRow | None = None
     """Its row in the ledger, once it has ended."""
+    ended_at: str = ""
+    """When it ended (ISO 8601, UTC), as far as known."""
     why_not: str = ""
     """Why summary and state are missing."""
+    note: str = ""
+    """What of it this client does not understand, where the worker is of another version."""
 
 
 class Tasks:
@@ -138,14 +143,25 @@ class Tasks:
         task_id, first = described.id, described.raw_info.first_run_id
         summary = await self._query(task_id, SUMMARY_QUERY, Summary)
         state = await self._query(task_id, STATE_QUERY, AgentState) if summary else None
-        why_not = "" if state else _silence(described.raw_description.pending_workflow_task.attempt)
-        return TaskView(task_id, False, described.run_id, first, summary=summary, state=state, why_not=why_not)
+        silent = summary is None or state is None
+        why_not = _silence(described.raw_description.pending_workflow_task.attempt) if silent else ""
+        return TaskView(
+            task_id,
+            ended=False,
+            run_id=described.run_id,
+            first_run_id=first,
+            summary=summary.value if summary else None,
+            state=state.value if state else None,
+            why_not=why_not,
+            note=in_a_line((*(summary.notes if summary else ()), *(state.notes if state else ()))),
+        )
 
-    async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Reply | None:
+    async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Read[Reply] | None:
+        """Return what the task answers, or None where nobody answers for it."""
         handle = self._client.get_workflow_handle(task_id)
         try:
-            reply: Reply = await handle.query(name, result_type=kind, rpc_timeout=QUERY_TIMEOUT)
-            return reply
+            raw: RawValue = await handle.query(name, result_type=RawValue, rpc_timeout=QUERY_TIMEOUT)
+            return read_reply(kind, raw.payload.data)
         except (WorkflowQueryFailedError, WorkflowQueryRejectedError):
             return None
         except RPCError as error:
@@ -154,26 +170,30 @@ class Tasks:
             raise
 
     async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None) -> TaskView:
-        handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=TaskResult)
-        result: TaskResult | None = None
+        handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=RawValue)
+        result: Read[TaskResult] = Read(None)
         try:
-            result = await handle.result()
-            outcome = result.outcome
+            result = read_reply(TaskResult, (await handle.result()).payload.data)
+            outcome = result.value.outcome if result.value else row.outcome if row else None
         except WorkflowFailureError as error:
             result = _result_of(error)
             outcome = row.outcome if row else _of_failure(described.status, error)
-        state = self._kept_state(result, row)
+        if outcome is None:
+            raise PrerequisiteError(f"{described.id}: {in_a_line(result.notes)}; update this client to read its end")
+        state = self._kept_state(result.value, row)
         return TaskView(
             described.id,
             ended=True,
             run_id=described.run_id,
             first_run_id=described.raw_info.first_run_id,
-            summary=result.summary if result else None,
-            state=state,
-            result=result,
+            summary=result.value.summary if result.value else None,
+            state=state.value,
+            result=result.value,
             outcome=outcome,
             row=row,
-            why_not="" if state else "its final state was not recorded",
+            ended_at=row.ended_at if row else described.close_time.isoformat() if described.close_time else "",
+            why_not="" if state.value else "its final state was not recorded",
+            note=in_a_line((*result.notes, *state.notes)),
         )
 
     def _from_row(self, row: RunRow) -> TaskView:
@@ -183,20 +203,17 @@ class Tasks:
             ended=True,
             run_id=row.run_id,
             first_run_id=row.first_run_id,
-            state=state,
+            state=state.value,
             outcome=row.outcome,
             row=row,
+            ended_at=row.ended_at,
             why_not="Temporal has forgotten it; this is from the ledger",
+            note=in_a_line(state.notes),
         )
 
-    def _kept_state(self, result: TaskResult | None, row: RunRow | None) -> AgentState | None:
+    def _kept_state(self, result: TaskResult | None, row: RunRow | None) -> Read[AgentState]:
         ref = (result.state if result else None) or (row.state if row else None)
-        if ref is None:
-            return None
-        try:
-            return AgentState.model_validate_json(self._artifacts.get_bytes(ref))
-        except ValidationError:
-            return None  # written by another version: the row and the result still tell the end
+        return Read(None) if ref is None else read_reply(AgentState, self._artifacts.get_bytes(ref))
 
 
 def _silence(attempt: int) -> str:
@@ -206,13 +223,10 @@ def _silence(attempt: int) -> str:
     return "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
 
 
-def _result_of(error: WorkflowFailureError) -> TaskResult | None:
-    """Return the result that a FAILED run gives along with its failure, or None where there is none."""
+def _result_of(error: WorkflowFailureError) -> Read[TaskResult]:
+    """Return the result that a FAILED run gives along with its failure; nothing where there is none."""
     details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
-    try:
-        return TaskResult.model_validate_json(json.dumps(details[0])) if details else None
-    except ValidationError:
-        return None
+    return read_reply(TaskResult, json.dumps(details[0])) if details else Read(None)
 
 
 def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureError) -> Outcome:

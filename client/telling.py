@@ -5,11 +5,13 @@ import getpass
 import json
 import time
 import uuid
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from client.problems import BadInput
 from client.session import Session, say, wake_embedded, with_session
+from client.tasks import Tasks
 from schemas.messages import Note, SignalName
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
 from schemas.state import AgentState, EventKind
@@ -26,58 +28,71 @@ LATER = {
 FIELDS = {"text": "the text", "by": "--by"}
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What came of a message."""
+
+    accepted: bool | None
+    """Whether it changed anything; None where no worker has taken it in time, and it is received later."""
+    text: str
+    """The task's answer, as ``paused`` or ``refused: already paused``."""
+
+
 def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str | None, as_json: bool) -> int:
     """Send a message, wait until the task shows that it was received, and print what came of it.
 
     A refused message counts as bad input. Where no worker answers in time the message is still delivered later.
     Raises BadInput, before anything is started or sent, for a message that no task can take.
     """
-    note = _note(name, text, by or _user())
+    note = compose(name, text, by)
     wake_embedded(settings)
 
     async def work(session: Session) -> int:
-        await session.tasks.send(task_id, name, note)
-        answer, accepted = await _answer(session, task_id, note)
-        later = LATER.get(name, "").format(id=task_id) if accepted else ""
+        answer = await deliver(session.tasks, task_id, name, note)
+        if answer.accepted is None:
+            say("sent, but no worker has taken it yet; it will be received when one polls")
+        later = LATER.get(name, "").format(id=task_id) if answer.accepted else ""
         if as_json:
-            shown = {"id": task_id, "message": name.value, "sender_id": note.id, "accepted": accepted, "answer": answer}
-            print(json.dumps(shown), flush=True)
+            known = {"id": task_id, "message": name.value, "sender_id": note.id}
+            print(json.dumps({**known, "accepted": answer.accepted, "answer": answer.text}), flush=True)
         else:
-            print(f"{task_id}: {answer}" + (f"; {later}" if later else ""), flush=True)
-        return EXIT_BAD_INPUT if accepted is False else EXIT_VERIFIED
+            print(f"{task_id}: {answer.text}" + (f"; {later}" if later else ""), flush=True)
+        return EXIT_BAD_INPUT if answer.accepted is False else EXIT_VERIFIED
 
     return with_session(settings, work)
 
 
-def _note(name: SignalName, text: str, by: str) -> Note:
+def compose(name: SignalName, text: str, by: str | None) -> Note:
+    """Return the argument of a message, with an id of its own. Raises BadInput for what no task can take."""
     if name is SignalName.STEER and not text.strip():
         raise BadInput("the text is empty; say what the next decision should know")
     try:
-        return Note(text=text, by=by, id=uuid.uuid4().hex)
+        return Note(text=text, by=by or _user(), id=uuid.uuid4().hex)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise BadInput(f"{FIELDS[str(wrong['loc'][0])]}: {wrong['msg']}") from error
 
 
-async def _answer(session: Session, task_id: str, note: Note) -> tuple[str, bool | None]:
+async def deliver(tasks: Tasks, task_id: str, name: SignalName, note: Note) -> Answer:
+    """Send a message and wait a few seconds for what the task makes of it. Raises UnknownTask, BadInput."""
+    await tasks.send(task_id, name, note)
     deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline:
-        view = await session.tasks.look(task_id)
+        view = await tasks.look(task_id)
         if view.state and note.id in view.state.seen_ids:
             return _recorded(view.state, note)
         if view.ended:
             label = view.outcome.label if view.outcome else "unknown"
-            return f"the task ended as {label} before it saw the message", False
+            return Answer(False, f"the task ended as {label} before it saw the message")
         await asyncio.sleep(POLL_SECONDS)
-    say("sent, but no worker has taken it yet; it will be received when one polls")
-    return "sent", None
+    return Answer(None, "sent")
 
 
-def _recorded(state: AgentState, note: Note) -> tuple[str, bool | None]:
+def _recorded(state: AgentState, note: Note) -> Answer:
     for event in reversed(state.events):
         if event.kind is EventKind.MESSAGE and note.id in event.refs:
-            return event.text.rpartition("→ ")[2], event.ok
-    return "received", None
+            return Answer(event.ok, event.text.rpartition("→ ")[2])
+    return Answer(None, "received")
 
 
 def _user() -> str:

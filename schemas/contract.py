@@ -15,6 +15,8 @@ from schemas.models import Node
 Request = TypeVar("Request", bound=BaseModel)
 Reply = TypeVar("Reply", bound=BaseModel)
 
+CONTRACT_VERSION = 1
+"""Version of what clients may send; raised only by a change that an older client or worker could not live with."""
 TASK_WORKFLOW = "AgentTask"
 STATE_QUERY = "state"
 SUMMARY_QUERY = "summary"

@@ -6,7 +6,7 @@ SurefootError
 │   └── WorkspaceUnavailable, LedgerUnavailable
 └── Final: trying again cannot help; an operator must act, or it is a bug
     ├── ModelUnanswered, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
-    ├── PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid, UnknownTool
+    ├── InputRefused, PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid, UnknownTool
     └── Fenced, EffectMismatch, RequirementAlreadyMet
 
 What a model or a tool can get wrong (an invalid reply, invalid arguments, a failed command, an ambiguous call, an
@@ -74,6 +74,10 @@ class ContextExceeded(Final):
 
 class ContentRefused(Final):
     """The provider's policy refused the content."""
+
+
+class InputRefused(Final):
+    """A task's input is not one that this worker takes: malformed, or from a client that knows more than it."""
 
 
 class PayloadTooLarge(Final):

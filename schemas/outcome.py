@@ -35,6 +35,8 @@ class StopReason(StrEnum):
     BUDGET_MODEL_CALLS = "budget_model_calls"
     BUDGET_TOOL_CALLS = "budget_tool_calls"
     MAX_PLAN_VERSIONS = "max_plan_versions"
+    UNKNOWN = "unknown"
+    """Never sent: what a client reads where a newer worker gives a reason that it does not know."""
 
 
 class Outcome(Frozen):

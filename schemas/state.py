@@ -1,6 +1,7 @@
 """The state of a task: everything that is remembered, in one model."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -9,6 +10,7 @@ from schemas.base import Count, Frozen, Line
 from schemas.budget import Spend
 from schemas.calls import PromptRef, Verdict
 from schemas.checks import CheckResult, RequirementState
+from schemas.contract import CONTRACT_VERSION
 from schemas.frames import Frame
 from schemas.messages import MessageCounts, Received
 from schemas.outcome import Outcome, Status
@@ -165,8 +167,10 @@ class AgentState(Frozen):
 
 
 class TaskInput(Frozen):
-    """Input of the AgentTask workflow."""
+    """Input of the AgentTask workflow. A field that the worker does not know is refused, never ignored."""
 
+    contract: Annotated[int, Field(ge=1, le=CONTRACT_VERSION)] = 1
+    """Version of the contract that the sender has written it for."""
     spec: TaskSpec
     """What to do."""
     state: AgentState | None = None

@@ -21,6 +21,7 @@ from workflows.closing import Closing
 from workflows.control.decision import decide
 from workflows.control.receive import explain, receive
 from workflows.control.records import KEPT_EVENTS
+from workflows.intake import read_input
 from workflows.journal import Journal, now
 from workflows.steps import Steps
 
@@ -39,8 +40,9 @@ class AgentTask:
     """Plan, act, validate and replan until the requirements hold or a bound is reached."""
 
     @workflow.init
-    def __init__(self, task: TaskInput) -> None:
+    def __init__(self, raw: RawValue) -> None:
         """Take the spec, and the state that the run before left; nobody else's word counts for what has happened."""
+        task = read_input(raw)
         carried = task.state if workflow.info().continued_run_id else None
         self.journal = Journal(task.spec, carried or initial_state(task.spec))
         self.calls = Calls(self.journal)
@@ -49,7 +51,7 @@ class AgentTask:
         self.history_at_message = 0
 
     @workflow.run
-    async def run(self, task: TaskInput) -> TaskResult:
+    async def run(self, raw: RawValue) -> TaskResult:
         """Run the task to its typed outcome."""
         try:
             outcome = await self.pursue()

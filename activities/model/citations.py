@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from activities.model.replies import CitationAnswer, VerdictAnswer
+from schemas.answers import CitationAnswer, VerdictAnswer
 from schemas.base import clip
 from schemas.calls import Citation, Verdict
 

@@ -7,6 +7,7 @@ import email.utils
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 from activities.model.port import AmbiguousCall
 from schemas.base import clip
@@ -39,16 +40,18 @@ CONTENT = re.compile(
 KEY_SHAPES = re.compile(r"\b(sk|pk|rk|key|gsk|xai)-[\w*.-]{4,}|\bAIza[\w-]{10,}|Bearer\s+\S+")
 
 
-def sorted_error(error: Exception, model: str, key: str | None) -> SurefootError | AmbiguousCall:
+def sorted_error(
+    error: Exception, model: str, key: str | None, api_base: str | None = None
+) -> SurefootError | AmbiguousCall:
     """Return what ``error`` means; a ``SurefootError`` only where nothing can have been billed.
 
-    ``key`` is the secret that must not show in the text.
+    ``key`` is the secret that must not show in the text; of ``api_base`` only host and port do.
     """
     text = masked(str(error), key)
     detail = clip(f"{model}: {text}", 400)
     names = {type(link).__name__ for link in _chain(error)}
     if names & NOTHING_SENT:
-        return ModelUnreachable(detail)
+        return ModelUnreachable(clip(f"{model} at {host_of(api_base)}: {text}", 400))
     if NO_CREDENTIALS.search(text):
         return SecretUnresolved(clip(f"{model}: no key is set; name its variable as api_key_env ({text})", 400))
     if type(error).__name__ in LOCAL_REFUSALS:
@@ -75,6 +78,16 @@ def _by_status(error: Exception, text: str, detail: str, model: str) -> Surefoot
     if name == "ContentPolicyViolationError" or CONTENT.search(text + _body(error)):
         return ContentRefused(detail)
     return ModelBadRequest(detail)
+
+
+def host_of(api_base: str | None) -> str:
+    """Return host and port of a service, without what may stand around them: credentials, a path, a query."""
+    if api_base is None:
+        return "its provider's own address"
+    try:
+        return urlsplit(api_base).netloc.rpartition("@")[2] or "an address without a host"
+    except ValueError:  # brackets that are no IPv6 address
+        return "an address that is none"
 
 
 def masked(text: str, key: str | None) -> str:

@@ -49,7 +49,7 @@ class LiteLlmGateway:
             raise AmbiguousCall(f"{choice.model}: no reply in {completion.timeout_seconds:g} s") from None
         except Exception as error:
             # its exceptions do not unpickle and quote the provider, keys included
-            raise sorted_error(error, choice.model, key) from None
+            raise sorted_error(error, choice.model, key, choice.api_base) from None
         return _reply(response)
 
     def _key(self, name: str | None) -> str | None:

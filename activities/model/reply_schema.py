@@ -4,18 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.model.replies import ActionsAnswer, Answer, PlanAnswer, VerdictAnswer
+from schemas.answers import SHAPE, ActionsAnswer, VerdictAnswer
 from schemas.models import Node
-
-SHAPE: dict[Node, type[Answer]] = {
-    Node.PLAN: PlanAnswer,
-    Node.REPLAN: PlanAnswer,
-    Node.IS_STEP_DONE: VerdictAnswer,
-    Node.PROPOSE_ACTION: ActionsAnswer,
-    Node.VALIDATE_PLAN_STEP: VerdictAnswer,
-    Node.IS_STEP_DONE_BY_VALIDATION: VerdictAnswer,
-}
-"""Shape of each node's reply; the others answer with free text."""
 
 LEFT_OUT = {"title", "default", "description"}
 BOUNDS = {"minLength", "maxLength"}  # strict mode of some providers refuses them; a local server keeps to them

@@ -161,13 +161,24 @@ def test_a_stall_ends_at_the_time_out_and_may_have_been_billed(gateway: LiteLlmG
     assert len(stub.bill()) == 1
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:{free}/v1", "http://no-such-host.invalid/v1"])
-def test_where_no_connection_opens_nothing_was_sent(gateway: LiteLlmGateway, url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("http://127.0.0.1:{free}/v1", "127.0.0.1:{free}"),
+        ("http://ann:open-sesame@127.0.0.1:{free}/v1?token=open-sesame", "127.0.0.1:{free}"),
+        ("http://no-such-host.invalid/v1", "no-such-host.invalid"),
+    ],
+)
+def test_where_no_connection_opens_nothing_was_sent_and_the_address_is_named(
+    gateway: LiteLlmGateway, url: str, named: str
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        address = url.replace("{free}", str(unused.getsockname()[1]))
-        with pytest.raises(ModelUnreachable):
-            run(gateway.complete(completion(address)))
+        free = str(unused.getsockname()[1])
+        with pytest.raises(ModelUnreachable) as raised:
+            run(gateway.complete(completion(url.replace("{free}", free))))
+    assert f" at {named.replace('{free}', free)}: " in str(raised.value)
+    assert "open-sesame" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["NO_SUCH_KEY", "EMPTY_KEY"])

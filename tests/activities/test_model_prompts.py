@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.model.citations import MIN_QUOTE, checked_verdict
-from activities.model.replies import CitationAnswer, VerdictAnswer
 from activities.model.reply_schema import Offer, reply_schema
 from activities.prompting import EVIDENCE, NOTHING, SLOTS, PromptError, render, slots_of, template, templates
 from activities.tools.registry import TOOLS, argument_schema
+from schemas.answers import CitationAnswer, VerdictAnswer
 from schemas.calls import RepairRequest
 from schemas.models import Node
 from schemas.sizing import prompt_tokens, rendered_tokens

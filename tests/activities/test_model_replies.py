@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.model.replies import MAX_STEPS, ActionsAnswer, Answer, PlanAnswer, VerdictAnswer, read_reply
-from activities.model.reply_schema import SHAPE, Offer, reply_schema
+from activities.model.replies import read_reply
+from activities.model.reply_schema import Offer, reply_schema
+from schemas.answers import MAX_STEPS, SHAPE, ActionsAnswer, Answer, PlanAnswer, VerdictAnswer
 from schemas.calls import ProblemKind, ReplyProblem
 from schemas.models import Node
 from schemas.plan import PlanDraft

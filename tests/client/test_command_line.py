@@ -1,41 +1,32 @@
 """The command line where no server is needed: help, bad input, exit codes, and nothing started by a refusal."""
 
+import errno
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from client.completion import task_ids
 from client.main import app
 from client.problems import BadInput
 from client.reporting import EXIT_INTERRUPTED, carry_out
 from client.tiers import entry_of
-from schemas.outcome import EXIT_BAD_INPUT, EXIT_PREREQUISITE
+from schemas.errors import LedgerUnavailable
+from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
 from schemas.pricing import Price
 from stores.settings import Settings
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
 
-COMMANDS = (
-    "up",
-    "down",
-    "run",
-    "submit",
-    "ps",
-    "show",
-    "watch",
-    "pause",
-    "resume",
-    "cancel",
-    "steer",
-    "worker",
-    "doctor",
-)
-HEAVY = ("temporalio", "sqlalchemy", "pydantic", "schemas", "stores", "yaml", "litellm")
+HEAVY = ("rich", "temporalio", "sqlalchemy", "pydantic", "schemas", "stores", "yaml", "litellm")
 
 
 @pytest.fixture
@@ -63,11 +54,43 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     assert "LOADED []" in done.stdout
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "scenario check", "scenario schema"])
-def test_every_command_has_help_with_an_example(command: str) -> None:
-    result = CliRunner().invoke(app, [*command.split(), "--help"])
+def every_command(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Return the words of every command and every group of commands."""
+    yield path
+    for name, command in getattr(group, "commands", {}).items():
+        yield from every_command(command, (*path, name))
+
+
+@pytest.mark.parametrize("words", list(every_command(typer.main.get_command(app))), ids=" ".join)
+def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*words, "--help"])
     assert result.exit_code == 0
-    assert re.search(rf"Example: .*surefoot {command}", result.output)
+    assert re.search(rf"Example:.*surefoot {' '.join(words)}".strip(), " ".join(result.output.split()))
+
+
+def test_the_command_tree_is_walked_down_to_its_leaves() -> None:
+    found = set(every_command(typer.main.get_command(app)))
+    assert {("run",), ("scenario",), ("scenario", "check"), ("contract",)} <= found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_nothing_is_started(shell: str, home: Path) -> None:
+    words = {"COMP_WORDS": "surefoot pa", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "surefoot pa"}
+    environment = {
+        **os.environ,
+        **words,
+        "_SUREFOOT_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    command = [sys.executable, "-m", "client.main"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert "pause" in done.stdout, done.stderr
+    assert started(home) == []
+
+
+def test_where_nothing_ever_ran_no_task_is_offered_and_nothing_is_made(home: Path) -> None:
+    assert task_ids("task-") == []
+    assert started(home) == []
 
 
 @pytest.mark.parametrize(
@@ -255,3 +278,74 @@ def test_doctor_fails_where_something_must_be_mended(
     assert result.exit_code == EXIT_PREREQUISITE
     assert "→ make setup" in result.stdout
     assert re.search(r"fail judge +openai/gpt-4.1: OPENAI_API_KEY is not set", result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (BadInput("task.yaml:7: colour: unknown"), EXIT_BAD_INPUT, "surefoot: task.yaml:7: colour: unknown\n"),
+        (LedgerUnavailable("it is away"), EXIT_PREREQUISITE, "LedgerUnavailable: it is away; `surefoot doctor`"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), EXIT_PREREQUISITE, "/x/y: No space left on device"),
+        (OSError(errno.EROFS, "Read-only file system"), EXIT_PREREQUISITE, "set SUREFOOT_HOME"),
+        (KeyError("x"), EXIT_FAILED, "a fault of Surefoot: KeyError: 'x'; the traceback is in "),
+        (FileNotFoundError(errno.ENOENT, "gone", "z"), EXIT_FAILED, "please report it: the command, the traceback"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_whoever_can_mend_it_is_told_what_and_how(
+    error: Exception, code: int, said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(_settings: Settings) -> int:
+        raise error
+
+    assert carry_out(home, failing) == code
+    assert said in capsys.readouterr().err
+
+
+def test_the_traceback_of_a_bug_is_in_the_log(home: Path) -> None:
+    def failing(_settings: Settings) -> int:
+        raise KeyError("of nobody")
+
+    carry_out(home, failing)
+    assert "KeyError: 'of nobody'" in (home / "logs" / "client.log").read_text()
+
+
+def test_doctor_names_the_variable_that_leads_to_no_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+    found = {line["name"]: line for line in map(json.loads, result.stdout.splitlines())}
+    assert result.exit_code == EXIT_PREREQUISITE
+    assert found["server"]["detail"].startswith("no Temporal server at 127.0.0.1:1: ")
+    assert found["server"]["mend"] == "Check that server, or unset TEMPORAL_ADDRESS to use the embedded one."
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("node: plan\n    reply: {why: x, steps: []}", "script.yaml:3: replies[0].reply.steps: got a list, must"),
+        ("node: plan\n    reply: {why: x}", "script.yaml:3: replies[0].reply.steps: missing"),
+        (
+            "node: is_step_done\n    reply:\n      reason: x\n      result: 'yes'",
+            'script.yaml:5: replies[0].reply.result: got "yes"',
+        ),
+        (
+            "node: propose_action\n    reply: {thought: x, actions: [{tool: run, args: {}}]}",
+            "script.yaml:3: replies[0].reply.actions[0].args: unknown field; did you mean",
+        ),
+        ("node: plan\n    when: ['(']\n    reply: x", "script.yaml:3: replies[0].when[0]: not a regular expression"),
+    ],
+)
+def test_a_rehearsed_reply_that_no_model_could_give_is_refused_by_line(
+    reply: str, said: str, home: Path, tmp_path: Path
+) -> None:
+    text = f"{HEAD}models: {{default: rehearsed}}\nrehearsal: script.yaml\nworkspace: {{kind: local}}\n"
+    path = write_scenario(tmp_path, text, f"replies:\n  - {reply}\n")
+    result = CliRunner().invoke(app, ["scenario", "check", str(path)])
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert said in result.stdout
+
+
+def test_an_unusable_reply_can_be_rehearsed_as_a_text(home: Path, tmp_path: Path) -> None:
+    path = rehearsed_scenario(tmp_path, "true", "workspace: {kind: local}\n")
+    (tmp_path / "script.yaml").write_text("replies:\n  - node: plan\n    reply: '{\"why\": 1}'\n")
+    assert CliRunner().invoke(app, ["scenario", "check", str(path)]).exit_code == 0

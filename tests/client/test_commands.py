@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -86,6 +87,16 @@ def surefoot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surefoot]:
     stop(settings)
 
 
+def completed(surefoot: Surefoot, command: str, begun: str) -> str:
+    """Return what a shell is offered for a task's id."""
+    words = {"_SUREFOOT_COMPLETE": "complete_bash", "COMP_WORDS": f"surefoot {command} {begun}", "COMP_CWORD": "2"}
+    environment = {**child_environment(surefoot.settings), **words}
+    command_line = [sys.executable, "-m", "client.main"]
+    done = subprocess.run(command_line, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.stdout
+
+
 def sleeping(folder: Path, token: str) -> Path:
     """Write a scenario whose only command runs for ten minutes."""
     return rehearsed_scenario(folder, f"echo begun; sleep 600; : {token}", "workspace: {kind: local}\n")
@@ -113,6 +124,8 @@ def test_the_first_scenario_runs_from_nothing_to_a_verified_end(surefoot: Surefo
     assert code == EXIT_VERIFIED
     for part in ("plan v1", "v1.s1 Write the greeting", "propose_action", "+Hello, Surefoot!", "greeting-written"):
         assert part in shown
+    assert re.search(r"^ended        20\d\d-", shown, re.MULTILINE)
+    assert task_id in completed(surefoot, "show", "task-hello")
     code, out, _ = surefoot("watch", task_id, "--json")
     assert code == EXIT_VERIFIED
     end = json.loads(out.splitlines()[-1])
@@ -150,6 +163,7 @@ def test_a_task_is_paused_resumed_steered_and_cancelled_in_the_middle_of_a_comma
 ) -> None:
     token = f"token-{os.getpid()}-{time.monotonic_ns()}"
     task_id = surefoot.submit(sleeping(tmp_path, token))
+    assert task_id in completed(surefoot, "pause", "")
     watching = surefoot.start("watch", task_id)
     assert eventually(lambda: processes_with(token) != [])
     code, out, _ = surefoot("pause", task_id, "wait a moment", "--by", "ann", "--json")
@@ -212,12 +226,16 @@ def test_watching_carries_on_over_the_death_of_the_server(surefoot: Surefoot, tm
 @pytest.mark.parametrize("killed", [("supervisor",), ("supervisor", "server")], ids="+".join)
 def test_down_ends_the_worker_that_a_killed_supervisor_left(tmp_path: Path, killed: tuple[str, ...]) -> None:
     surefoot = Surefoot(settings_of(tmp_path))
-    assert surefoot("up")[0] == EXIT_VERIFIED
+    code, out, _ = surefoot("up", "--json")
+    assert code == EXIT_VERIFIED
+    started = json.loads(out)
     supervisor, server = supervisor_of(surefoot.settings), server_of(surefoot.settings)
     worker = worker_of(surefoot.settings)
     assert supervisor
     assert server
     assert worker
+    assert (started["address"], started["worker"]) == (server.address, worker.process.pid)
+    assert started["queue"] == surefoot.settings.queue_prefix
     try:
         for name, record in (("supervisor", supervisor), ("server", server)):
             if name in killed:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
+from temporalio.common import RawValue
 from temporalio.worker import Replayer
 
 from schemas.contract import TASK_WORKFLOW
-from schemas.state import TaskInput, TaskResult
+from schemas.state import TaskResult
 from stores.artifacts import ArtifactStore
 from stores.temporal import surefoot_plugin
 from workflows.agent_task import AgentTask
@@ -26,13 +27,13 @@ class CarelessTask(AgentTask):
     """AgentTask with one more look at the start: a change that breaks every history that was recorded before."""
 
     @workflow.init
-    def __init__(self, task: TaskInput) -> None:
-        super().__init__(task)
+    def __init__(self, raw: RawValue) -> None:
+        super().__init__(raw)
 
     @workflow.run
-    async def run(self, task: TaskInput) -> TaskResult:
+    async def run(self, raw: RawValue) -> TaskResult:
         await workflow.sleep(1)
-        return await super().run(task)
+        return await super().run(raw)
 
 
 async def replay(paths: list[Path], broken: bool) -> None:

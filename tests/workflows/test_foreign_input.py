@@ -1,6 +1,7 @@
 """What a plain client may send: no input wedges a run, and nobody's word but the chain's own counts."""
 
 import asyncio
+import gc
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -48,8 +49,10 @@ def test_an_input_that_is_no_task_fails_the_run_and_wedges_nothing(server: DevSe
         with pytest.raises(WorkflowFailureError) as failure:
             await start(running, args)
         assert isinstance(failure.value.cause, ApplicationError)
+        assert failure.value.cause.type == ("InputRefused" if len(args) == 1 else "TypeError")
 
     on_server(server.settings, World(), test)
+    gc.collect()  # the dropped coroutine, while its warning is expected
 
 
 def test_a_state_that_a_client_gives_is_not_believed(server: DevServer) -> None:
