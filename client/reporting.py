@@ -16,6 +16,7 @@ from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
 from stores.database import UnknownRevision
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable
+from stores.tracing import TelemetryUnavailable
 
 EXIT_INTERRUPTED = 130
 
@@ -43,7 +44,7 @@ def _report(error: Exception, settings: Settings | None) -> int:
     if isinstance(error, SettingsError):
         say(str(error))
         return EXIT_BAD_INPUT
-    if isinstance(error, ServerUnreachable | UnknownRevision | Retryable | Final):
+    if isinstance(error, ServerUnreachable | TelemetryUnavailable | UnknownRevision | Retryable | Final):
         say(str(error))
         return EXIT_PREREQUISITE
     if isinstance(error, RPCError):

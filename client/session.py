@@ -21,6 +21,7 @@ from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
 from stores.temporal import connect, names_own_server
+from stores.tracing import stop_tracing
 
 Value = TypeVar("Value")
 
@@ -61,7 +62,7 @@ def wake_embedded(settings: Settings) -> None:
 
 
 def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:
-    """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable."""
+    """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable, TelemetryUnavailable."""
 
     async def run() -> Value:
         artifacts = ArtifactStore(settings.artifacts_dir)
@@ -69,7 +70,10 @@ def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]
         ledger = await asyncio.to_thread(Ledger, settings.database_url)
         return await work(Session(settings, client, artifacts, Tasks(client, ledger, artifacts)))
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    finally:
+        stop_tracing()
 
 
 async def open_client(settings: Settings) -> Client:
