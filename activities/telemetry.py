@@ -3,6 +3,7 @@
 Nothing here decides anything, and nothing here says what was asked or answered unless ``telemetry.content`` is set.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -49,7 +50,10 @@ def attempt(name: str) -> Iterator[None]:
         log.debug("activity started")
         try:
             yield
-        except BaseException as error:
+        except asyncio.CancelledError:
+            log.info("activity cancelled")
+            raise
+        except Exception as error:
             # the type only: what the message quotes is masked on its way into the history, and stands there
             log.warning("activity failed", extra={"error_type": type(error).__name__})
             raise

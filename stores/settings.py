@@ -21,6 +21,11 @@ PREFIX = "SUREFOOT_"
 PROJECT_FILE = "surefoot.toml"
 HOME_FILE = "config.toml"
 
+ADDRESSES = {
+    ("telemetry", "otlp_endpoint"): "http://127.0.0.1:4318",
+    ("telemetry", "prometheus"): "127.0.0.1:9464 (no host name)",
+}
+
 Source = tuple[str, dict[str, Any]]
 
 
@@ -196,6 +201,8 @@ def _line(problem: dict[str, Any], sources: list[Source]) -> str:
         message = f"unknown; allowed here: {', '.join(_allowed(loc[:-1]))}"
     elif loc == ("database_url",):
         message = "must be sqlite:////absolute/path"
+    elif problem["type"] == "string_pattern_mismatch" and loc in ADDRESSES:
+        message = f"must be an address, as {ADDRESSES[loc]}"
     return f"{_place(name, loc)}: {message}"
 
 
