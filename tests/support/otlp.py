@@ -68,6 +68,8 @@ def attributes(span: Span) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in span.attributes:
         kind = item.value.WhichOneof("value")
-        value = getattr(item.value, kind) if kind else None
-        found[item.key] = [entry.string_value for entry in value.values] if kind == "array_value" else value
+        if kind == "array_value":
+            found[item.key] = [entry.string_value for entry in item.value.array_value.values]
+        elif kind:
+            found[item.key] = getattr(item.value, kind)
     return found

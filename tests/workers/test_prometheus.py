@@ -130,7 +130,7 @@ def test_prometheus_scrapes_a_worker_and_answers_every_query(home: DevServer, pr
     path = tmp_path / "prometheus.yaml"
     path.write_text(yaml.safe_dump(config))
     worker = a_worker(settings)
-    program = Path(promtool).with_name("prometheus")
+    program = str(Path(promtool).with_name("prometheus"))
     command = [program, f"--config.file={path}", f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address={own}"]
     with (tmp_path / "prometheus.log").open("w") as log:
         prometheus = subprocess.Popen(command, stdout=log, stderr=log)
