@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from activities.telemetry import count_action, execute_tool
 from activities.tools.registry import TOOLS, InvalidArguments, argument_schema, parse_arguments
 from activities.tools.tool import Tool, ToolContext, ToolResult
 from activities.workspaces.excerpts import MAX_EXCERPT_CHARACTERS, head_and_tail, line_of
@@ -70,6 +71,7 @@ class Actions:
         """
         prepared = await self._prepare(request)
         if isinstance(prepared, Observation):
+            count_action(prepared)
             return await self._reply(request, prepared, Spend())
         opened = await asyncio.to_thread(self._ledger.open, prepared.intent)
         if opened.how is OpenedAs.NEW:
@@ -83,6 +85,7 @@ class Actions:
         """
         prepared = await self._prepare(request)
         if isinstance(prepared, Observation):
+            count_action(prepared)
             return await self._reply(request, prepared, Spend())
         opened = await asyncio.to_thread(self._ledger.void, prepared.intent)
         return await self._come_back(prepared, opened, root)
@@ -109,14 +112,9 @@ class Actions:
             stop=stop,
             claim=claim,
         )
-        try:
-            if stop.is_set():
-                raise Stopped
-            result = await prepared.tool.execute(prepared.arguments, context)
-        except Stopped:
-            result = ToolResult(ObservationStatus.INTERRUPTED, "stopped on request")
-        except OSError as error:  # the disk is full, the tool's program is missing: the model may know another way
-            result = ToolResult(ObservationStatus.FAILED, f"the system refused: {error}")
+        with execute_tool(request, prepared.arguments) as call:
+            result = await _execute(prepared, context)
+            call.ended(result.status, result.text)
         observation = await asyncio.to_thread(self._observation, request, result)
         stopped = observation.status in (ObservationStatus.INTERRUPTED, ObservationStatus.TIMED_OUT)
         state = EffectState.INTERRUPTED if stopped else EffectState.DONE
@@ -129,6 +127,7 @@ class Actions:
         if opened.how is OpenedAs.OVER_LIMIT:
             summary = f"not performed: it would go beyond the limit of {opened.over}"
             refused = _unperformed(request, ObservationStatus.REFUSED, summary)
+            count_action(refused)
             return await self._reply(request, refused, Spend(), opened.over)
         if opened.result is not None:
             return await self._reply(request, _recorded(request, opened.result), opened.result.charged)
@@ -146,6 +145,7 @@ class Actions:
     ) -> ActionReply:
         result = EffectResult(state=state, charged=charged, outcome_json=observation.model_dump_json())
         await asyncio.to_thread(self._ledger.close, prepared.request.key.effect_id, fence, result)
+        count_action(observation)
         return await self._reply(prepared.request, observation, charged)
 
     async def _reply(
@@ -165,6 +165,17 @@ class Actions:
             excerpt=self._artifacts.put_text(headed) if excerpt else None,
             output=self._artifacts.put_text(result.text) if excerpt != result.text else None,
         )
+
+
+async def _execute(prepared: _Prepared, context: ToolContext) -> ToolResult:
+    try:
+        if context.stop.is_set():
+            raise Stopped
+        return await prepared.tool.execute(prepared.arguments, context)
+    except Stopped:
+        return ToolResult(ObservationStatus.INTERRUPTED, "stopped on request")
+    except OSError as error:  # the disk is full, the tool's program is missing: the model may know another way
+        return ToolResult(ObservationStatus.FAILED, f"the system refused: {error}")
 
 
 def _intent(request: ActionRequest, tool: Tool[Any]) -> Intent:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.telemetry import attempt
 from schemas.base import clip
 from schemas.contract import ActivityRef
 from schemas.errors import ModelRateLimited, PayloadTooLarge, SurefootError
@@ -40,7 +41,8 @@ def implements(
         async def run(self: Service, request: Request) -> Reply:
             async with _heartbeats(ref.cls.heartbeat_seconds is not None):
                 try:
-                    return _bounded(ref.name, await method(self, request))
+                    with attempt(ref.name):
+                        return _bounded(ref.name, await method(self, request))
                 except SurefootError as error:
                     raise to_application_error(error) from error
 

@@ -122,6 +122,10 @@ def child_environment(settings: Settings) -> dict[str, str]:
         "SUREFOOT_QUEUE_PREFIX": settings.queue_prefix,
         "SUREFOOT_LOG_LEVEL": settings.log_level.value,
         "SUREFOOT_TEMPORAL_CLI": str(settings.temporal_cli or ""),
+        "SUREFOOT_TELEMETRY__OTLP_ENDPOINT": settings.telemetry.otlp_endpoint or "",
+        "SUREFOOT_TELEMETRY__PROMETHEUS": settings.telemetry.prometheus or "",
+        "SUREFOOT_TELEMETRY__CONTENT": "true" if settings.telemetry.content else "false",
+        "SUREFOOT_TELEMETRY__SERVICE_NAME": settings.telemetry.service_name,
     }
     return {**os.environ, **said}
 

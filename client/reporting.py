@@ -17,6 +17,7 @@ from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
 from stores.database import UnknownRevision
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable
+from stores.tracing import TelemetryUnavailable
 
 EXIT_INTERRUPTED = 130
 OF_THE_MACHINE = frozenset(
@@ -48,7 +49,7 @@ def _report(error: Exception, settings: Settings | None) -> int:
     if isinstance(error, SettingsError):
         say(str(error))
         return EXIT_BAD_INPUT
-    if isinstance(error, ServerUnreachable | UnknownRevision):
+    if isinstance(error, ServerUnreachable | TelemetryUnavailable | UnknownRevision):
         say(str(error))
         return EXIT_PREREQUISITE
     if isinstance(error, Retryable | Final):

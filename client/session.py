@@ -21,6 +21,7 @@ from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
 from stores.temporal import connect, names_own_server
+from stores.tracing import stop_tracing
 
 Value = TypeVar("Value")
 
@@ -61,12 +62,15 @@ def wake_embedded(settings: Settings) -> None:
 
 
 def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:
-    """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable."""
+    """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable, TelemetryUnavailable."""
 
     async def run() -> Value:
         return await work(await open_session(settings))
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    finally:
+        stop_tracing()
 
 
 async def open_session(settings: Settings) -> Session:

@@ -20,6 +20,7 @@ from schemas.outcome import Status
 from schemas.scenario import ModelEntry
 from schemas.state import TaskInput, TaskResult
 from schemas.task import TaskSpec
+from schemas.telemetry import Attribute, Operation
 from schemas.texts import BlobRef
 from schemas.workspace import WorkspaceKind, WorkspaceSpec
 from stores.artifacts import ArtifactStore
@@ -27,6 +28,7 @@ from stores.sandbox_probe import probe_sandbox
 from stores.seeds import pack_seed
 from stores.settings import Settings
 from stores.temporal import register_search_attributes
+from stores.tracing import span
 
 SUMMARY_CHARACTERS = 200
 
@@ -79,10 +81,23 @@ def freeze(
 async def start(client: Client, settings: Settings, spec: TaskSpec) -> WorkflowHandle[object, TaskResult]:
     """Start the task under a new id and return its handle. Raises RPCError where the server refuses."""
     await register_search_attributes(client)
+    workflow_id = task_id(spec.name, os.urandom(7))
+    attributes = {
+        Attribute.OPERATION: Operation.INVOKE_AGENT.value,
+        Attribute.AGENT_NAME: spec.name,
+        Attribute.CONVERSATION: workflow_id,
+    }
+    with span(f"{Operation.INVOKE_AGENT.value} {spec.name}", attributes, client=True):
+        return await _start(client, settings, spec, workflow_id)
+
+
+async def _start(
+    client: Client, settings: Settings, spec: TaskSpec, workflow_id: str
+) -> WorkflowHandle[object, TaskResult]:
     return await client.start_workflow(
         TASK_WORKFLOW,
         TaskInput(spec=spec),
-        id=task_id(spec.name, os.urandom(7)),
+        id=workflow_id,
         task_queue=settings.queue_prefix,
         result_type=TaskResult,
         task_timeout=timedelta(seconds=WORKFLOW_TASK_TIMEOUT_SECONDS),

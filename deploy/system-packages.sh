@@ -6,6 +6,7 @@ set -eu
 missing=""
 command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
 "${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+[ "${1:-}" != dev ] || command -v promtool >/dev/null 2>&1 || missing="$missing prometheus"  # checks deploy/prometheus
 [ -n "$missing" ] || exit 0
 
 command="apt-get install -y --no-install-recommends$missing"
@@ -20,3 +21,5 @@ fi
 set -x
 $run apt-get update -qq
 DEBIAN_FRONTEND=noninteractive $run $command >/dev/null
+# Debian starts it as a service; the tests start their own.
+case "$missing" in *prometheus*) $run systemctl disable --now prometheus 2>/dev/null || true ;; esac

@@ -21,6 +21,11 @@ PREFIX = "SUREFOOT_"
 PROJECT_FILE = "surefoot.toml"
 HOME_FILE = "config.toml"
 
+ADDRESSES = {
+    ("telemetry", "otlp_endpoint"): "http://127.0.0.1:4318",
+    ("telemetry", "prometheus"): "127.0.0.1:9464 (no host name)",
+}
+
 Source = tuple[str, dict[str, Any]]
 
 
@@ -35,6 +40,19 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class TelemetrySettings(Frozen):
+    """Where traces and metrics go; nowhere unless set."""
+
+    otlp_endpoint: Annotated[str | None, Field(pattern=r"^https?://[^\s/]+")] = None
+    """Address of an OTLP/HTTP receiver, as ``http://127.0.0.1:4318``; spans are sent to ``/v1/traces`` there."""
+    prometheus: Annotated[str | None, Field(pattern=r"^(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:]+\]):\d{1,5}$")] = None
+    """Address, as ``127.0.0.1:9464``, on which a worker shows its metrics to Prometheus under ``/metrics``."""
+    content: bool = False
+    """Whether spans hold prompts, replies, arguments and results."""
+    service_name: Annotated[str, Field(min_length=1, max_length=100)] = "surefoot"
+    """Name of this installation in traces."""
 
 
 class Settings(Frozen):
@@ -52,6 +70,8 @@ class Settings(Frozen):
     """How much is logged."""
     temporal_cli: Path | None = None
     """The ``temporal`` program that the embedded server is; the one installed beside Python where it is left out."""
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """Where traces and metrics go."""
 
     @property
     def artifacts_dir(self) -> Path:
@@ -181,6 +201,8 @@ def _line(problem: dict[str, Any], sources: list[Source]) -> str:
         message = f"unknown; allowed here: {', '.join(_allowed(loc[:-1]))}"
     elif loc == ("database_url",):
         message = "must be sqlite:////absolute/path"
+    elif problem["type"] == "string_pattern_mismatch" and loc in ADDRESSES:
+        message = f"must be an address, as {ADDRESSES[loc]}"
     return f"{_place(name, loc)}: {message}"
 
 
@@ -200,5 +222,5 @@ def _depth(data: Any, loc: tuple[str, ...]) -> int:
 
 
 def _allowed(parents: tuple[str, ...]) -> list[str]:
-    models: dict[int, type[BaseModel]] = {0: Settings, 2: TierSettings, 3: UsdPrice}
+    models: dict[int, type[BaseModel]] = {0: Settings, 1: TelemetrySettings, 2: TierSettings, 3: UsdPrice}
     return sorted(models[len(parents)].model_fields)

@@ -27,6 +27,7 @@ from stores.artifacts import ArtifactStore
 from stores.offload import THRESHOLD_BYTES, ArtifactDriver, SignedConverter, SignedStorage
 from stores.running import SERVER_FILE, ServerRecord, read_record
 from stores.settings import Settings
+from stores.tracing import start_tracing, tracing_plugins
 
 CONNECT_TIMEOUT_SECONDS = 10
 OWN_CONFIGURATION = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
@@ -95,13 +96,14 @@ def names_own_server(environ: Mapping[str, str] = os.environ) -> bool:
 async def connect(settings: Settings) -> Client:
     """Return a client of the server that Temporal's environment configuration names, else of the embedded one.
 
-    Raises ServerUnreachable.
+    A process that is configured to trace does so from here on. Raises ServerUnreachable, TelemetryUnavailable.
     """
+    start_tracing(settings)
     config, remedy = _target(settings)
     address = str(config.pop("target_host"))
-    plugin = surefoot_plugin(ArtifactStore(settings.artifacts_dir))
+    plugins = [*tracing_plugins(), surefoot_plugin(ArtifactStore(settings.artifacts_dir))]
     try:
-        return await asyncio.wait_for(Client.connect(address, plugins=[plugin], **config), CONNECT_TIMEOUT_SECONDS)
+        return await asyncio.wait_for(Client.connect(address, plugins=plugins, **config), CONNECT_TIMEOUT_SECONDS)
     except TimeoutError as error:
         raise ServerUnreachable(address, f"no answer within {CONNECT_TIMEOUT_SECONDS} s", remedy) from error
     except (RuntimeError, RPCError) as error:

@@ -72,8 +72,8 @@ def test_lock_files_hold_hashes_and_no_addresses() -> None:
 
 def test_the_lock_files_agree_and_the_demo_installs_no_model_library() -> None:
     versions = {path.stem: _versions(path) for path in (ROOT / "requirements").glob("*.lock")}
-    assert versions["core"].items() <= versions["model"].items() <= versions["all"].items()
-    assert "litellm" in versions["model"]
+    assert versions["core"].items() <= versions["production"].items() <= versions["all"].items()
+    assert "litellm" in versions["production"]
     assert "litellm" not in versions["core"]
 
 

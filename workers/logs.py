@@ -1,25 +1,35 @@
-"""Logs of background processes: one JSON object a line, on standard error."""
+"""Logs of background processes: one JSON object a line, on standard error.
+
+A line that is logged inside an activity says which: workflow, run, activity, attempt, and trace and span while tracing
+is on. One that workflow code logs says which workflow and run.
+"""
 
 import logging
 import sys
 
 import structlog
-from structlog.typing import Processor
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from structlog.typing import EventDict, Processor, WrappedLogger
+from temporalio import activity, workflow
 
+from schemas.telemetry import LogField
 from stores.settings import LogLevel
+from stores.tracing import current_ids
 
 
 def log_json(level: LogLevel) -> None:
-    """Send everything that this process logs, libraries included, to standard error as JSON lines."""
+    """Send everything that this process logs, libraries included, to standard error as JSON lines.
+
+    Libraries say no more than INFO: below that they quote payloads, prompts and keys.
+    """
     shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
     formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+        foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder(), _name_the_workflow, _add_trace],
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.JSONRenderer(default=str),
@@ -27,18 +37,29 @@ def log_json(level: LogLevel) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
-    logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
+    number = logging.getLevelNamesMapping()[level.value.upper()]
+    logging.basicConfig(level=max(number, logging.INFO), handlers=[handler], force=True)
+    logging.getLogger("surefoot").setLevel(number)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it names every plugin at every start
+    workflow.logger.workflow_info_on_message = False  # it stands in fields, not once more inside the message
+    activity.logger.activity_info_on_message = False
 
 
-def forward_core_logs() -> None:
-    """Let Temporal's core log through this process's logging; else it writes to standard output, which is not its.
+def _name_the_workflow(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Lift what Temporal's own loggers say about workflow or activity into the fields that all lines have."""
+    for name in ("temporal_workflow", "temporal_activity"):
+        details = event.pop(name, None)
+        if isinstance(details, dict):
+            event.setdefault(LogField.WORKFLOW_ID.value, details.get("workflow_id"))
+            event.setdefault(LogField.RUN_ID.value, details.get("run_id") or details.get("workflow_run_id"))
+            event.setdefault(LogField.ATTEMPT.value, details.get("attempt"))
+            if "activity_type" in details:
+                event.setdefault(LogField.ACTIVITY.value, details["activity_type"])
+    return event
 
-    Called before the first connection. Standard output holds one line, and whoever reads that line may read no more:
-    a full pipe would then stop the worker.
-    """
-    logging_config = LoggingConfig(
-        filter=TelemetryFilter(core_level="WARN", other_level="ERROR"),
-        forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
-    )
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logging_config)), error_if_already_set=False)
+
+def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    ids = current_ids()
+    if ids is not None:
+        event[LogField.TRACE_ID.value], event[LogField.SPAN_ID.value] = ids
+    return event

@@ -24,8 +24,10 @@ from stores.database import UnknownRevision
 from stores.ledger import Ledger
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
-from workers.logs import forward_core_logs, log_json
+from stores.tracing import TelemetryUnavailable, stop_tracing
+from workers.logs import log_json
 from workers.roles import Parts, home_worker, workspace_workers
+from workers.telemetry import start_runtime
 
 WITHOUT_LITELLM = """serve rehearsed models only, and start faster. Give such a worker a queue of its own: calls of real
 models reach it as well, and it leaves them to their next attempt"""
@@ -89,13 +91,15 @@ def main() -> int:
     try:
         settings = load_settings(queue_prefix=flags.queue_prefix)
         log_json(settings.log_level)
-        forward_core_logs()
+        start_runtime(settings)
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
         parts = make_parts(settings, load_model_gateway() if asks_models else None)
         asyncio.run(serve(settings, parts, flags.role))
-    except (SettingsError, ServerUnreachable, UnknownRevision) as error:
+    except (SettingsError, ServerUnreachable, TelemetryUnavailable, UnknownRevision) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_PREREQUISITE
+    finally:
+        stop_tracing()
     return 0
 
 

@@ -21,6 +21,7 @@ from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
+from workers.telemetry import agent_spans
 from workflows.agent_task import AgentTask
 
 # How long a workflow waits for a worker that has died before another one takes it; Temporal's default is 10 s.
@@ -82,6 +83,7 @@ def _worker(
         sticky_queue_schedule_to_start_timeout=STICKY,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
+        interceptors=agent_spans(),
     )
 
 

@@ -11,6 +11,7 @@ from schemas.ids import CallKey
 from schemas.outcome import Outcome, Status
 from schemas.state import AgentState, EventKind, Summary
 from schemas.task import TaskSpec
+from schemas.telemetry import Label, Metric
 from workflows.control import narrate, records
 
 STATUS = SearchAttributeKey.for_keyword(SearchAttribute.STATUS)
@@ -83,6 +84,7 @@ class Journal:
                 pairs.append(TASK_TYPE.value_set(self.spec.task_type))
             self._published = status
             workflow.upsert_search_attributes(pairs)
+            workflow.logger.info("status %s", status.value)
 
     def publish_outcome(self, outcome: Outcome) -> None:
         """Publish the end of the run."""
@@ -97,6 +99,9 @@ class Journal:
             pairs.append(REASON.value_set(reason))
         workflow.upsert_search_attributes(pairs)
         self.say(f"{outcome.label}: {outcome.detail}")
+        workflow.logger.info("outcome %s", outcome.label)  # neither is said again when a history is replayed
+        counter = workflow.metric_meter().create_counter(Metric.OUTCOMES)
+        counter.add(1, {Label.KIND: outcome.kind.value, Label.REASON: reason or ""})
 
     def summary(self) -> Summary:
         """Return the state in a few lines."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from activities.model.port import AmbiguousCall, Completion, CompletionReply, Gateway, Gateways
 from activities.prompting import Prompt, render
+from activities.telemetry import chat, count_call, count_refused_call
 from schemas.base import clip, rebuild
 from schemas.budget import Spend
 from schemas.calls import ModelRequest
@@ -103,11 +104,14 @@ class ModelCalls:
     ) -> Answered:
         await asyncio.to_thread(self._ledger.confirm, completion.effect_id, fence)
         try:
-            reply = await _unless_stopped(gateway, completion, stop)
+            with chat(request, completion) as call:
+                reply = await _unless_stopped(gateway, completion, stop)
+                call.answered(reply)
         except AmbiguousCall as ambiguous:
             status = CallStatus.AMBIGUOUS
             return await asyncio.to_thread(self._close_unanswered, request, fence, status, str(ambiguous))
-        except SurefootError:
+        except SurefootError as refused:
+            count_refused_call(request, refused)
             await asyncio.to_thread(self._ledger.release, completion.effect_id, fence)
             raise
         return await asyncio.to_thread(self._close, request, fence, reply)
@@ -160,6 +164,7 @@ class ModelCalls:
         outcome = receipt.model_dump_json(exclude={"chain"})
         result = EffectResult(state=state, charged=receipt.charged, outcome_json=outcome)
         self._ledger.close(request.key.effect_id, fence, result)
+        count_call(request, receipt)
         return Answered(receipt, text)
 
     def _recorded(self, opened: Opened) -> Answered:
@@ -215,7 +220,9 @@ def _reserved(request: ModelRequest) -> Spend:
 
 def _unsent(request: ModelRequest, status: CallStatus, detail: str, needed: int = 0) -> Answered:
     effect_id = request.key.effect_id
-    return Answered(CallReceipt(effect_id=effect_id, status=status, detail=detail, needed_input_tokens=needed))
+    receipt = CallReceipt(effect_id=effect_id, status=status, detail=detail, needed_input_tokens=needed)
+    count_call(request, receipt)
+    return Answered(receipt)
 
 
 def _storable(text: str) -> str:

@@ -299,3 +299,66 @@ def test_a_stopped_server_is_brought_back_and_a_task_that_it_forgot_is_known_fro
     assert surefoot("watch", task_id)[0] == EXIT_VERIFIED
     assert task_id in surefoot("ps")[1]
     assert surefoot("down")[0] == EXIT_VERIFIED
+
+
+def scenario_copy(folder: Path, name: str) -> Path:
+    """Copy a scenario, with a model that does not think."""
+    shutil.copytree(SCENARIOS, folder, dirs_exist_ok=True)
+    script = folder / f"{name}.rehearsal.yaml"
+    script.write_text(script.read_text().replace("delay_seconds: 0.1", "delay_seconds: 0"))
+    return folder / f"{name}.yaml"
+
+
+def test_a_report_from_messy_files_is_right_whatever_stands_in_them(surefoot: Surefoot, tmp_path: Path) -> None:
+    """The script knows no figure: with other files it reports other figures, and the evaluator still agrees."""
+    path = scenario_copy(tmp_path, "csv-report")
+    north = tmp_path / "csv-report" / "sales" / "north.csv"
+    north.write_text(north.read_text() + "N-2000,2026-10-31,Lamp,1000000.01\nN-2001,2026-10-31,Lamp\n")
+    code, out, err = surefoot("run", str(path))
+    assert code == EXIT_VERIFIED, out + err
+    report = json.loads((Path(_folder(out)) / "report.json").read_text())
+    assert float(report["branches"]["north"]["total"]) > 1_000_000
+    assert report["left_out"]["broken"] == 4
+
+
+@pytest.mark.slow
+def test_a_file_that_the_script_does_not_understand_ends_unfinished(surefoot: Surefoot, tmp_path: Path) -> None:
+    path = scenario_copy(tmp_path, "csv-report")
+    (tmp_path / "csv-report" / "sales" / "centre.csv").write_text(
+        "order|date|article|amount\nC1|2026-10-01|Rug|10.00\n"
+    )
+    code, out, err = surefoot("run", str(path))
+    assert code == EXIT_STOPPED, out + err
+    assert "STOPPED_INCOMPLETE(max_plan_versions)" in out
+
+
+def test_a_plan_that_cannot_work_is_found_out_and_replaced_by_another_strategy(
+    surefoot: Surefoot, tmp_path: Path
+) -> None:
+    code, out, err = surefoot("run", str(scenario_copy(tmp_path, "stock-count")))
+    assert code == EXIT_VERIFIED, out + err
+    task = surefoot.state(out.split()[1])
+    assert [effect["name"] for effect in task["effects"] if effect["kind"] == "action"] == [
+        *("run", "run"),  # ask the service, and look whether there is a network at all
+        *("read_file", "run", "write_file", "run"),
+    ]
+    plans = task["state"]["plans"]
+    assert [[step["title"] for step in plan["steps"]] for plan in plans] == [
+        ["Ask the service"],
+        ["Rebuild the stock from the journal"],
+    ]
+    assert "http://stock.internal:8090/pieces does not answer: <urlopen error" in plans[1]["why"], "as it was seen"
+
+
+@pytest.mark.slow
+def test_where_the_other_strategy_has_nothing_to_work_on_the_task_ends_unfinished(
+    surefoot: Surefoot, tmp_path: Path
+) -> None:
+    path = scenario_copy(tmp_path, "stock-count")
+    shutil.rmtree(tmp_path / "stock-count" / "journal")
+    code, out, err = surefoot("run", str(path))
+    assert code == EXIT_STOPPED, out + err
+
+
+def _folder(out: str) -> str:
+    return next(line.split()[1] for line in out.splitlines() if line.startswith("files "))

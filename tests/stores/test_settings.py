@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.models import Tier
-from stores.settings import LogLevel, SettingsError, load_settings, read_settings
+from stores.settings import LogLevel, SettingsError, TelemetrySettings, load_settings, read_settings
 from tests.stores.intents import ROOT
 
 
@@ -141,3 +141,28 @@ def test_reading_settings_imports_neither_database_nor_temporal() -> None:
         "import sys, stores.settings; sys.exit(any(m in sys.modules for m in ('sqlalchemy', 'alembic', 'temporalio')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
+def test_nothing_is_traced_or_shown_unless_the_settings_say_where(tmp_path: Path) -> None:
+    assert read_settings({}, {}, tmp_path).telemetry == TelemetrySettings()
+    assert TelemetrySettings().otlp_endpoint is TelemetrySettings().prometheus is None
+    write(tmp_path / "surefoot.toml", '[telemetry]\nprometheus = "127.0.0.1:9464"\ncontent = true\n')
+    environ = {"SUREFOOT_TELEMETRY__OTLP_ENDPOINT": "http://collector:4318", "SUREFOOT_TELEMETRY__CONTENT": "false"}
+    telemetry = read_settings({}, environ, tmp_path).telemetry
+    assert telemetry.otlp_endpoint == "http://collector:4318"
+    assert telemetry.prometheus == "127.0.0.1:9464"
+    assert telemetry.content is False
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("OTLP_ENDPOINT", "collector:4318", "must be an address, as http://127.0.0.1:4318"),
+        ("PROMETHEUS", "localhost:9464", "must be an address, as 127.0.0.1:9464"),
+        ("CONTENT", "yes", "should be a valid boolean"),
+        ("CONTENTS", "true", "unknown; allowed here: content, otlp_endpoint, prometheus, service_name"),
+    ],
+)
+def test_a_telemetry_setting_that_cannot_be_used_is_told(tmp_path: Path, name: str, value: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=f"SUREFOOT_TELEMETRY__{name}: .*{said}"):
+        read_settings({}, {f"SUREFOOT_TELEMETRY__{name}": value}, tmp_path)

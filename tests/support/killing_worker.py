@@ -16,9 +16,10 @@ from pathlib import Path
 from schemas.effects import EffectResult, Intent, Opened, OpenedAs
 from stores.ledger import Ledger
 from stores.settings import load_settings
-from workers.logs import forward_core_logs, log_json
+from workers.logs import log_json
 from workers.main import Serves, load_model_gateway, make_parts, serve
 from workers.roles import Parts
+from workers.telemetry import start_runtime
 
 POINTS = ("before_intent", "after_intent", "after_effect", "after_outcome", "between_activities")
 
@@ -75,7 +76,7 @@ class KillingLedger(Ledger):
 def main() -> None:
     settings = load_settings()
     log_json(settings.log_level)
-    forward_core_logs()
+    start_runtime(settings)
     model = None if "--without-litellm" in sys.argv else load_model_gateway()
     parts = make_parts(settings, model)
     killer = Killer(**json.loads(os.environ["KILL"]))

@@ -1,6 +1,7 @@
 """Finds processes by a word in their command line, and waits for what other processes do."""
 
 import contextlib
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,14 @@ def eventually(condition: Callable[[], object], seconds: float = 30) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def free_port() -> int:
+    """Return a port of this host that nobody listens on."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port: int = unused.getsockname()[1]
+        return port
 
 
 def stubborn_tree(token: str, ready: str) -> str:
