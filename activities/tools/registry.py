@@ -67,7 +67,8 @@ def argument_schema(tool: Tool[Any]) -> dict[str, Any]:
 
     It is the same object every time: whoever needs another one makes a copy.
     """
-    return _schema_of(tool.arguments)
+    arguments: type[BaseModel] = tool.arguments
+    return _schema_of(arguments)
 
 
 @cache  # pydantic takes milliseconds to make those that every proposal is sent with

@@ -26,7 +26,8 @@ def bench(name: str, *arguments: str) -> dict[str, Any]:
 def test_what_a_step_costs() -> None:
     report = bench("step_cost", "10", "--rounds", "1", "--long", "0")
     (row,) = report["rows"]
-    assert (row["steps"], row["calls"], row["runs"]) == (10, 10 * 9 + 7, 1)  # and what opens, plans and closes
+    assert (row["steps"], row["runs"]) == (10, 1)
+    assert 9 * 10 < row["calls"] < 9 * 10 + 20  # and what opens, plans, archives and closes
     for name in ("wall_ms", "worker_cpu_ms", "server_cpu_ms", "bare_wall_ms", "bare_worker_cpu_ms"):
         assert row[name] > 0, name
     assert 5 < row["events_per_call"] < 8
@@ -50,6 +51,8 @@ def test_how_long_an_iteration_takes() -> None:
     assert len(report["aims"]) == 5
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_how_soon_a_task_goes_on() -> None:
     report = bench("recovery", "2", "--kills", "1", "--replayed-steps", "10")
     killed, replayed = report["rows"]
@@ -60,6 +63,7 @@ def test_how_soon_a_task_goes_on() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_how_soon_something_happens() -> None:
     report = bench("start", "1")
     rows = {row["what"]: row for row in report["rows"]}
