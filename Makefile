@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: help setup demo check docs test proof lock clean
+.PHONY: help setup demo check docs test proof bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -30,6 +30,12 @@ test: check ## The checks, and every fast test
 
 proof: $(VENV)/.dev ## The slow proofs: every kill point, server kills, long waits
 	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10
+
+bench: $(VENV)/.dev ## What it costs: start, latency, recovery, a step (docs/benchmarks.md says how to read it)
+	$(BIN)/python -m bench.start
+	$(BIN)/python -m bench.latency
+	$(BIN)/python -m bench.recovery
+	$(BIN)/python -m bench.step_cost
 
 # The lock files: versions with hashes, no addresses. core = demo, production = core + models, PostgreSQL, telemetry.
 lock: ## Resolve the versions anew (needs uv)

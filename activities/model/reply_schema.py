@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from schemas.answers import SHAPE, ActionsAnswer, VerdictAnswer
@@ -28,7 +29,7 @@ def reply_schema(node: Node, offer: Offer, bounded: bool) -> dict[str, Any] | No
     shape = SHAPE.get(node)
     if shape is None:
         return None
-    full = shape.model_json_schema()
+    full = _full_schema(shape)
     schema: dict[str, Any] = _pruned(full, full.get("$defs", {}), bounded)
     _require_all(schema)
     if shape is ActionsAnswer:
@@ -36,6 +37,11 @@ def reply_schema(node: Node, offer: Offer, bounded: bool) -> dict[str, Any] | No
     if shape is VerdictAnswer:
         _ask_for_citation(schema["properties"], offer.labels)
     return schema
+
+
+@cache  # pydantic takes a millisecond to make one, and every call needs it; pruning copies it
+def _full_schema(shape: type[Answer]) -> dict[str, Any]:
+    return shape.model_json_schema()
 
 
 def _offer_tools(actions: dict[str, Any], offer: Offer, bounded: bool) -> None:

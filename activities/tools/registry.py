@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -62,8 +63,17 @@ def _describe(tool: Tool[Any]) -> str:
 
 
 def argument_schema(tool: Tool[Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a tool's arguments, without what says nothing to a model."""
-    schema = tool.arguments.model_json_schema()
+    """Return the JSON Schema of a tool's arguments, without what says nothing to a model.
+
+    It is the same object every time: whoever needs another one makes a copy.
+    """
+    arguments: type[BaseModel] = tool.arguments
+    return _schema_of(arguments)
+
+
+@cache  # pydantic takes milliseconds to make those that every proposal is sent with
+def _schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
+    schema = arguments.model_json_schema()
     properties = {
         name: {key: value for key, value in field.items() if key != "title"}
         for name, field in schema["properties"].items()
