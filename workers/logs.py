@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from collections.abc import Callable
+from types import TracebackType
 
 import structlog
 from structlog.typing import Processor
@@ -10,8 +12,11 @@ from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, Tele
 from stores.settings import LogLevel
 
 
-def log_json(level: LogLevel) -> None:
-    """Send everything that this process logs, libraries included, to standard error as JSON lines."""
+def log_json(level: LogLevel, mask: Callable[[str], str] = lambda line: line) -> None:
+    """Send everything that this process logs, libraries included, to standard error as JSON lines, each ``mask``-ed.
+
+    An exception that ends the process is logged as well, instead of being printed as it is.
+    """
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -23,12 +28,18 @@ def log_json(level: LogLevel) -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.JSONRenderer(default=str),
+            lambda _logger, _method, line: mask(str(line)),  # the last one: what it gives is written as it is
         ],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
+    sys.excepthook = _log_end
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it names every plugin at every start
+
+
+def _log_end(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    logging.getLogger("surefoot").critical("the process ends", exc_info=(kind, error, at))
 
 
 def forward_core_logs() -> None:

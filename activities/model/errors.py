@@ -5,7 +5,7 @@ The exception's class is looked at before its status: LiteLLM gives some local e
 
 import email.utils
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from activities.model.port import AmbiguousCall
@@ -39,12 +39,14 @@ CONTENT = re.compile(
 KEY_SHAPES = re.compile(r"\b(sk|pk|rk|key|gsk|xai)-[\w*.-]{4,}|\bAIza[\w-]{10,}|Bearer\s+\S+")
 
 
-def sorted_error(error: Exception, model: str, key: str | None) -> SurefootError | AmbiguousCall:
+def sorted_error(
+    error: Exception, model: str, key: str | None, mask: Callable[[str], str]
+) -> SurefootError | AmbiguousCall:
     """Return what ``error`` means; a ``SurefootError`` only where nothing can have been billed.
 
-    ``key`` is the secret that must not show in the text.
+    ``key`` is the secret that must not show in the text, not even its beginning; ``mask`` knows the others.
     """
-    text = masked(str(error), key)
+    text = masked(mask(str(error)), key)
     detail = clip(f"{model}: {text}", 400)
     names = {type(link).__name__ for link in _chain(error)}
     if names & NOTHING_SENT:
