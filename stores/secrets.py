@@ -17,7 +17,7 @@ from stores.masking import SHORTEST_SECRET, Masker, label
 from stores.settings import Settings
 
 MAX_BYTES = 32 * 1024  # an environment variable holds 128 kB at most
-KEPT_VALUES = 16  # of one name: values rotate, and older ones still stand in files
+KEPT_VALUES = 8  # of one name: values rotate, and older ones still stand in files
 KEY_VARIABLE = re.compile(r"(API_KEY|ACCESS_KEY|_TOKEN)$")
 SHORTEST_KEY = 16  # characters of a key that nobody has named as one
 
@@ -51,7 +51,7 @@ class Secrets:
         with self._lock:
             if value not in self._known:
                 older = [known for known, of in self._known.items() if of == name]
-                for forgotten in older[: len(older) - KEPT_VALUES + 1]:
+                for forgotten in older[: max(len(older) - KEPT_VALUES + 1, 0)]:
                     del self._known[forgotten]
                 self._known[value] = name
                 self._masker = Masker(self._known)

@@ -1,6 +1,7 @@
 """The adapter to LiteLLM: one completion is one HTTP request."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +26,8 @@ def load() -> Any:
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it loads .env from the working directory
     import litellm
 
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).handlers.clear()  # they write past the process's own log, which masks
     litellm.suppress_debug_info = True
     litellm.disable_aiohttp_transport = True  # httpx closes what it opens, and its errors tell what was sent
     return litellm

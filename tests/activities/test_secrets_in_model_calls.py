@@ -1,6 +1,7 @@
 """What a model or its provider says, and what it is told, holds no secret."""
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def bench(tmp_path: Path) -> Iterator[ModelBench]:
 
 
 def test_a_reply_is_masked_before_it_is_kept_and_read(bench: ModelBench, stub: ModelStub) -> None:
-    actions = f'{{"thought": "use {TOKEN}", "actions": [{{"tool": "run", "arguments": {{"command": "x {TOKEN}"}}}}]}}'
+    action = {"tool": "run", "arguments": {"command": f"x {TOKEN}"}}
+    actions = json.dumps({"thought": f"use {TOKEN}", "actions": [action], "more": False})
     stub.script = lambda asked: Behaviour(content=actions, reasoning=f"{TOKEN} is it")
     request = bench.request(Node.PROPOSE_ACTION, bench.choice(stub.url), tools=("run",))
     reply = run_activity(bench.nodes.propose_action, request)

@@ -30,7 +30,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     secrets = Secrets({"TOKEN": SecretSource(env="VARIABLE")}, {"VARIABLE": VALUE})
     bench = WorkspaceBench(tmp_path_factory.mktemp("secrets"), request.param, secrets=secrets)
     yield bench
-    assert scan([bench.home / "artifacts", bench.home / "surefoot.db"], {"TOKEN": VALUE}) == []
+    assert scan([bench.home / "artifacts", *bench.home.glob("surefoot.db*")], {"TOKEN": VALUE}) == []
     assert scan([bench.home / "workspaces"], {"TOKEN": VALUE}) != [], "the agent's own files are not changed"
 
 
@@ -49,12 +49,12 @@ def test_a_command_cannot_show_it_encoded(bench: WorkspaceBench) -> None:
     script = (
         "import os, json, base64, urllib.parse; t = os.environ['TOKEN']\n"
         "print(json.dumps({'a': t}), repr(t), urllib.parse.quote(t, safe=''), t.encode().hex())\n"
-        "print(*(base64.encodebytes(b'x' * n + t.encode() + b'yz').decode() for n in range(80)))"
+        "print(*(base64.encodebytes(b'x' * n + t.encode() + b'yz').decode() for n in range(60)))"
     )
     (bench.root / "leak.py").write_text(script)
     text = shown(bench, "python3 leak.py")
     assert text.splitlines()[0].count(SIGN) == 4
-    assert text.count(SIGN) == 84
+    assert text.count(SIGN) == 64
 
 
 def test_a_failure_names_it_in_its_summary(bench: WorkspaceBench) -> None:
@@ -114,7 +114,7 @@ def test_checks_find_the_variable_and_quote_no_value(bench: WorkspaceBench) -> N
     assert SIGN in text.detail
     matches = FileCheck(kind="file", path="config.txt", matches=r"^kx9/Tq\+7=\S+ mN")
     assert bench.check(matches).met, "what is judged is the file, not what is shown of it"
-    bench.act("run", command='touch "new-$(printf %s "$TOKEN" | od -An -tx1 | tr -d " \n")"')
+    bench.act("run", command='touch "0-$(printf %s "$TOKEN" | od -An -tx1 | tr -d " \n")"')
     unchanged = bench.check(DirectoryCheck(kind="directory", only_changed=("none",)))
     assert SIGN in unchanged.detail
 

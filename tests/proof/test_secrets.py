@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from schemas.checks import CommandCheck, JsonCheck, Requirement
+from schemas.checks import Check, CommandCheck, JsonCheck, Requirement
 from schemas.outcome import OutcomeKind
 from schemas.task import Bounds, TaskSpec
 from stores.artifacts import ArtifactStore
@@ -55,7 +55,7 @@ for name in {NAMES!r}:
         file.write("the key: " + value + "\\n")
     with open(f"{{name}}.b64", "w") as file:
         file.write(base64.encodebytes(b"w" * 50 + data * 3).decode())
-    with open(data.hex()[:60] + ".json", "w") as file:
+    with open(data.hex() + ".json", "w") as file:
         json.dump({{"key": value, "marker": {MARKER!r}}}, file)
 with open("leak.json", "w") as file:
     json.dump(dict(os.environ), file)
@@ -108,7 +108,7 @@ def through_every_tool(settings: Settings) -> TaskSpec:
     ]
     shows = CommandCheck(kind="command", run='echo "$A_TOKEN $B_FILE $C_COMMAND"; exit 1')
     compares = JsonCheck(kind="json", path="leak.json", pointer="/A_TOKEN", equals="something else")
-    checks = {"shows": shows, "compares": compares}
+    checks: dict[str, Check] = {"shows": shows, "compares": compares}
     optional = [Requirement(id=name, text=name, check=check, mandatory=False) for name, check in checks.items()]
     return task_spec(
         settings,

@@ -20,8 +20,8 @@ def of(source: SecretSource, environ: dict[str, str] | None = None) -> Secrets:
     return Secrets({"TOKEN": source}, environ or {})
 
 
-def printing(code: str, **more: int) -> SecretSource:
-    return SecretSource(command=(sys.executable, "-c", code), **more)
+def printing(code: str, timeout_seconds: int = 10) -> SecretSource:
+    return SecretSource(command=(sys.executable, "-c", code), timeout_seconds=timeout_seconds)
 
 
 def refusal(secrets: Secrets) -> str:
@@ -60,7 +60,7 @@ def test_a_value_that_rotates_is_read_anew_and_the_old_ones_stay_masked(tmp_path
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("ab", "its value, from the environment variable VARIABLE, has 2 characters; fewer than 8 cannot be masked"),
+        ("7%", "its value, from the environment variable VARIABLE, has 2 characters; fewer than 8 cannot be masked"),
         ("short-7", "has 7 characters"),
         ("", "is empty; put the value there"),
         ("          ", "is empty"),

@@ -111,7 +111,7 @@ def test_a_mistake_in_a_file_names_file_and_field_and_shows_no_value(tmp_path: P
         read_settings({}, {}, tmp_path)
     assert says.format(file=tmp_path / "surefoot.toml") in str(caught.value)
     assert "sk-1" not in str(caught.value)
-    assert "secret" not in str(caught.value)
+    assert "u:secret" not in str(caught.value)
 
 
 def test_a_mistake_in_a_variable_or_flag_names_it(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_secrets_stand_in_the_homes_file_or_in_variables(tmp_path: Path) -> None
         ('[secrets.a-b]\nenv = "A"', "secrets.a-b: String should match pattern"),
         ('[secrets.LD_PRELOAD]\nenv = "A"', "secrets.LD_PRELOAD: Value error, LD_PRELOAD means something to programs"),
         ('[secrets.A]\nfile = "relative"', "secrets.A.file: String should match pattern"),
-        ('[secrets.A]\ncommand = "pass show a"', "secrets.A.command: Input should be a valid tuple"),
+        ('[secrets.A]\ncommand = "pass show a"', "secrets.A.command: Input should be a valid array"),
     ],
 )
 def test_a_mistake_in_a_secret_is_told_without_a_value(tmp_path: Path, text: str, says: str) -> None:
