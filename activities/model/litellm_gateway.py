@@ -24,10 +24,13 @@ def load() -> Any:
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches its price map at import
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it loads .env from the working directory
+    loggers = [logging.getLogger(name) for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)  # else it takes ours, and at debug writes to standard output at import
     import litellm
 
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).handlers.clear()  # they write past the process's own log, which masks
+    for logger in loggers:
+        logger.handlers.clear()  # they write past the process's own log, which masks
     litellm.suppress_debug_info = True
     litellm.disable_aiohttp_transport = True  # httpx closes what it opens, and its errors tell what was sent
     return litellm

@@ -86,27 +86,37 @@ def action(tool: str, **arguments: Any) -> dict[str, Any]:
     return {"tool": tool, "arguments": arguments}
 
 
+def propose(*actions: dict[str, Any], when: str = "") -> dict[str, Any]:
+    """Return a reply that proposes actions where the prompt shows ``when``."""
+    answer = {"thought": "leak", "actions": list(actions), "more": True}
+    return reply("propose_action", answer, when=[when] if when else [])
+
+
 def through_every_tool(settings: Settings) -> TaskSpec:
     """Return a task that reads, writes, lists, searches, edits, fails and runs out of time with its secrets."""
-    batch = [
+    refused = [
         action("run", command="python3 leak.py; env"),
-        action("run", command='echo "$A_TOKEN is refused" >&2; exit 4'),
-        action("run", command=LEAK_ENDLESSLY),
+        action("run", command='printf "%s is refused\\n" "$A_TOKEN" >&2; exit 4'),
+    ]
+    read = [
         *(action("read_file", path=f"{name}.{end}") for name in NAMES for end in ("txt", "b64")),
         action("search_files", text="key"),
         action("list_files"),
-        action("edit_file", path="A_TOKEN.txt", old="the key", new="my key"),
-        action("edit_file", path="A_TOKEN.txt", old="no such passage", new="x"),
         action("read_file", path="leak.json"),
         action("run", command='cat *.b64; for f in *.json; do echo "$f"; cat "$f"; done'),
-        action("write_file", path="out.txt", content="done\n"),
+        action("edit_file", path="A_TOKEN.txt", old="the key", new="my key"),
+        action("edit_file", path="A_TOKEN.txt", old="no such passage", new="x"),
     ]
+    # a batch ends with the first action that fails, and what failed last decides what comes next
     script = [
         reply("plan", plan(f"Leak {MARKER}")),
         reply("is_step_done", verdict(False)),
-        reply("propose_action", {"thought": "leak", "actions": batch, "more": False}),
+        propose(action("write_file", path="out.txt", content="done\n"), when="does not occur in A_TOKEN.txt"),
+        propose(*read, when="killed at its time limit"),
+        propose(action("run", command=LEAK_ENDLESSLY), when="exit code 4"),
+        propose(*refused),
     ]
-    shows = CommandCheck(kind="command", run='echo "$A_TOKEN $B_FILE $C_COMMAND"; exit 1')
+    shows = CommandCheck(kind="command", run='printf "%s " "$A_TOKEN" "$B_FILE" "$C_COMMAND"; exit 1')
     compares = JsonCheck(kind="json", path="leak.json", pointer="/A_TOKEN", equals="something else")
     checks: dict[str, Check] = {"shows": shows, "compares": compares}
     optional = [Requirement(id=name, text=name, check=check, mandatory=False) for name, check in checks.items()]
@@ -115,7 +125,7 @@ def through_every_tool(settings: Settings) -> TaskSpec:
         rehearsed_choice(ArtifactStore(settings.artifacts_dir), script),
         requirements=(file_requirement("out.txt"), *optional),
         evaluator=(shows, compares),
-        bounds=Bounds(max_plan_step_actions=len(batch), max_plan_step_iterations=1, action_timeout_seconds=3),
+        bounds=Bounds(max_plan_step_actions=30, max_plan_step_iterations=1, action_timeout_seconds=3),
         tools=TOOLS,
         secrets=NAMES,
         workspace=workspace_spec(settings, files={"leak.py": LEAK}),
