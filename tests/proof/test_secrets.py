@@ -111,6 +111,8 @@ def through_every_tool(settings: Settings) -> TaskSpec:
     script = [
         reply("plan", plan(f"Leak {MARKER}")),
         reply("is_step_done", verdict(False)),
+        reply("validate_plan_step", verdict(False)),
+        reply("summarize_actions", MARKER),
         propose(action("write_file", path="out.txt", content="done\n"), when="does not occur in A_TOKEN.txt"),
         propose(*read, when="killed at its time limit"),
         propose(action("run", command=LEAK_ENDLESSLY), when="exit code 4"),
@@ -125,7 +127,7 @@ def through_every_tool(settings: Settings) -> TaskSpec:
         rehearsed_choice(ArtifactStore(settings.artifacts_dir), script),
         requirements=(file_requirement("out.txt"), *optional),
         evaluator=(shows, compares),
-        bounds=Bounds(max_plan_step_actions=30, max_plan_step_iterations=1, action_timeout_seconds=3),
+        bounds=Bounds(max_plan_step_actions=30, action_timeout_seconds=3),
         tools=TOOLS,
         secrets=NAMES,
         workspace=workspace_spec(settings, files={"leak.py": LEAK}),
