@@ -27,11 +27,14 @@ SIGN = label("TOKEN")
 
 @pytest.fixture(scope="module", params=list(WorkspaceKind))
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceBench]:
-    secrets = Secrets({"TOKEN": SecretSource(env="VARIABLE")}, {"VARIABLE": VALUE})
-    bench = WorkspaceBench(tmp_path_factory.mktemp("secrets"), request.param, secrets=secrets)
+    bench = WorkspaceBench(tmp_path_factory.mktemp("secrets"), request.param, secrets=one_secret())
     yield bench
     assert scan([bench.home / "artifacts", *bench.home.glob("surefoot.db*")], {"TOKEN": VALUE}) == []
     assert scan([bench.home / "workspaces"], {"TOKEN": VALUE}) != [], "the agent's own files are not changed"
+
+
+def one_secret(value: str = VALUE) -> Secrets:
+    return Secrets({"TOKEN": SecretSource(env="VARIABLE")}, {"VARIABLE": value})
 
 
 def shown(bench: WorkspaceBench, command: str) -> str:
@@ -119,7 +122,8 @@ def test_checks_find_the_variable_and_quote_no_value(bench: WorkspaceBench) -> N
     assert SIGN in unchanged.detail
 
 
-def test_what_the_cut_of_a_long_output_leaves_of_it_is_masked(bench: WorkspaceBench) -> None:
+def test_what_the_cut_of_a_long_output_leaves_of_it_is_masked(tmp_path: Path) -> None:
+    bench = WorkspaceBench(tmp_path, secrets=one_secret())
     head = MAX_OUTPUT_BYTES - TAIL_BYTES - 10
     code = f"import os; t = os.environ['TOKEN']; print('x' * {head} + t + 'y' * 200000 + t + 'z' * {TAIL_BYTES - 10})"
     whole = bench.text(bench.act("run", command=f'python3 -c "{code}"').output)
@@ -128,9 +132,8 @@ def test_what_the_cut_of_a_long_output_leaves_of_it_is_masked(bench: WorkspaceBe
 
 
 def test_a_task_whose_secret_does_not_resolve_gets_no_workspace(tmp_path: Path) -> None:
-    secrets = Secrets({"TOKEN": SecretSource(env="VARIABLE")}, {"VARIABLE": "ab"})
     with pytest.raises(ApplicationError, match="has 2 characters") as caught:
-        WorkspaceBench(tmp_path, secrets=secrets)
+        WorkspaceBench(tmp_path, secrets=one_secret("ab"))
     assert (caught.value.type, caught.value.non_retryable) == ("SecretUnresolved", True)
 
 

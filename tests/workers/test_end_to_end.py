@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
 
 from schemas.contract import TASK_WORKFLOW
 from schemas.outcome import OutcomeKind
@@ -101,6 +103,20 @@ def test_the_same_workflow_id_used_again_is_another_task_with_another_workspace(
     assert second.outcome.kind is OutcomeKind.FINISHED
     assert second.workspace_root != first.workspace_root
     assert second.summary.spend == first.summary.spend
+
+
+def test_a_secret_that_the_worker_does_not_know_ends_the_task_before_anything_is_paid(
+    home: DevServer, serving: WorkerProcess
+) -> None:
+    settings = home.settings
+    choice = rehearsed_choice(ArtifactStore(settings.artifacts_dir), SCRIPT)
+    with pytest.raises(WorkflowFailureError) as caught:
+        run_task(settings, task_spec(settings, choice, secrets=("NONE_SUCH",)), "task-secret")
+    cause = caught.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == "SecretUnresolved"
+    assert "add [secrets.NONE_SUCH] with env, file or command to config.toml" in cause.message
+    assert [line for line in rehearsed_bill(settings) if line["effect_id"].startswith("task-secret:")] == []
 
 
 def test_a_script_that_has_no_answer_ends_not_finished(home: DevServer, serving: WorkerProcess) -> None:
