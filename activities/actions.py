@@ -21,6 +21,7 @@ from schemas.base import rebuild
 from schemas.budget import Reservation, Spend
 from schemas.digest import digest_envelope, sha256_text
 from schemas.effects import EffectClass, EffectKind, EffectResult, EffectState, Intent, Opened, OpenedAs, ProcessGroup
+from schemas.errors import SecretUnresolved
 from schemas.workspace import ActionReply, ActionRequest
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
@@ -111,10 +112,15 @@ class Actions:
             timeout_seconds=request.timeout_seconds,
             stop=stop,
             claim=claim,
+            secrets=self._artifacts.secrets,
         )
-        with execute_tool(request, prepared.arguments) as call:
-            result = await _execute(prepared, context)
-            call.ended(result.status, result.text)
+        try:
+            with execute_tool(request, prepared.arguments) as call:
+                result = await _execute(prepared, context)
+                call.ended(result.status, result.text)
+        except SecretUnresolved:  # before anything was done
+            await asyncio.to_thread(self._ledger.release, request.key.effect_id, fence)
+            raise
         observation = await asyncio.to_thread(self._observation, request, result)
         stopped = observation.status in (ObservationStatus.INTERRUPTED, ObservationStatus.TIMED_OUT)
         state = EffectState.INTERRUPTED if stopped else EffectState.DONE
@@ -156,14 +162,16 @@ class Actions:
 
     def _observation(self, request: ActionRequest, result: ToolResult) -> Observation:
         """Return the observation; its excerpt says what was done and how it ended before it quotes the output."""
-        excerpt = head_and_tail(result.text, MAX_EXCERPT_CHARACTERS)
-        bare = _observe(request, result.status, result.summary)
+        mask = self._artifacts.secrets.mask
+        text = mask(result.text)
+        excerpt = head_and_tail(text, MAX_EXCERPT_CHARACTERS)
+        bare = _observe(request, result.status, mask(result.summary))
         headed = f"{headline(bare)}\n{excerpt}"
         return rebuild(
             bare,
             exit_code=result.exit_code,
             excerpt=self._artifacts.put_text(headed) if excerpt else None,
-            output=self._artifacts.put_text(result.text) if excerpt != result.text else None,
+            output=self._artifacts.put_text(text) if excerpt != text else None,
         )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ MAX_DETAIL_CHARACTERS = 500
 MAX_NAMED_PATHS = 5
 # compiled files that the agent's own runs left behind must not answer for the sources
 _NO_LEFTOVERS = {"PYTHONPYCACHEPREFIX": "/dev/null/none"}
+
+Mask = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Checks:
             if self._stop.is_set():
                 raise Stopped
             found = await self._find(check)
-            detail = line_of(found.detail, MAX_DETAIL_CHARACTERS)
+            detail = line_of(self._artifacts.secrets.mask(found.detail), MAX_DETAIL_CHARACTERS)
             output = await asyncio.to_thread(self._keep, found.output)
             results.append(CheckResult(id=identity, met=found.met, detail=detail, output=output))
         return tuple(results)
@@ -73,7 +75,7 @@ class Checks:
             if isinstance(check, CommandCheck):
                 return await self._command(check)
             if isinstance(check, JsonCheck):
-                return await asyncio.to_thread(check_json, self._root, check)
+                return await asyncio.to_thread(check_json, self._root, check, self._artifacts.secrets.mask)
             return await asyncio.to_thread(self._directory, check)
         except (PathRefused, MatchFailed, OSError) as error:
             return Found(False, str(error))
@@ -85,7 +87,7 @@ class Checks:
             return Found(there is None, f"{check.path} {'does not exist' if there is None else 'exists'}")
         data = await asyncio.to_thread(read_file, self._root, parts, MAX_FILE_BYTES)
         text = data.decode("utf-8", "replace")
-        problem = text_problem(check, text)
+        problem = text_problem(check, text, self._artifacts.secrets.mask)
         if problem is None and check.matches is not None and not await found_in(check.matches, text):
             problem = f"has no match for {line_of(check.matches, 100)!r}"
         return Found(problem is None, f"{check.path} {problem or 'is as it must be'}")
@@ -94,8 +96,10 @@ class Checks:
         async def release(_: ProcessGroup) -> None:
             """Nothing is claimed for a check: it may run any number of times."""
 
-        command = shell_command(self._workspace, self._root, check.run, check.timeout_seconds, _NO_LEFTOVERS)
-        result = await run_command(command, self._stop, release)
+        secrets = self._artifacts.secrets
+        env = {**_NO_LEFTOVERS, **await asyncio.to_thread(secrets.resolve, self._workspace.secrets)}
+        command = shell_command(self._workspace, self._root, check.run, check.timeout_seconds, env)
+        result = await run_command(command, self._stop, release, secrets)
         if result.ending is Ending.STOPPED:
             raise Stopped
         problem = command_problem(check, result)
@@ -108,14 +112,14 @@ class Checks:
         return check_directory(check, seed, scan(self._root, self._artifacts, seed, self._stop.is_set))
 
 
-def text_problem(check: FileCheck, text: str) -> str | None:
-    """Return what is wrong with a file's text, or None; ``matches`` is looked at elsewhere."""
+def text_problem(check: FileCheck, text: str, mask: Mask) -> str | None:
+    """Return what is wrong with a file's text, quoted masked, or None; ``matches`` is looked at elsewhere."""
     if check.contains is not None and check.contains not in text:
         return f"does not contain {line_of(check.contains, 100)!r}"
     if check.lacks is not None and check.lacks in text:
         return f"contains {line_of(check.lacks, 100)!r}"
     if check.equals is not None and check.equals.strip() != text.strip():
-        return f"is not the expected text, it begins with {line_of(text, 100)!r}"
+        return f"is not the expected text, it begins with {line_of(mask(text), 100)!r}"
     return None
 
 
@@ -135,8 +139,8 @@ def command_problem(check: CommandCheck, result: CommandResult) -> str | None:
     return None
 
 
-def check_json(root: Path, check: JsonCheck) -> Found:
-    """Compare a value inside a JSON file. Blocks; raises PathRefused."""
+def check_json(root: Path, check: JsonCheck, mask: Mask) -> Found:
+    """Compare a value inside a JSON file. What is quoted is masked. Blocks; raises PathRefused."""
     data = read_file(root, split_path(root, check.path), MAX_FILE_BYTES)
     try:
         value = resolve_pointer(json.loads(data, parse_constant=_no_number), check.pointer)
@@ -144,10 +148,10 @@ def check_json(root: Path, check: JsonCheck) -> Found:
         return Found(False, f"{check.path} is no JSON: {error}")
     except LookupError as error:
         return Found(False, f"{check.path} has nothing at {error.args[0]!r}")
-    where = f"{check.path}{f' at {check.pointer}' if check.pointer else ''} is {_short(value)}"
+    where = f"{check.path}{f' at {check.pointer}' if check.pointer else ''} is {_short(value, mask)}"
     if check.minimum is None and check.maximum is None:
         met = same_json(value, check.equals)
-        return Found(met, where if met else f"{where}, expected {_short(check.equals)}")
+        return Found(met, where if met else f"{where}, expected {_short(check.equals, mask)}")
     if not isinstance(value, int | float) or isinstance(value, bool) or value in (math.inf, -math.inf):  # as 1e999 is
         return Found(False, f"{where}, expected a number")
     if check.minimum is not None and not value >= check.minimum:
@@ -221,5 +225,5 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:MAX_NAMED_PATHS]) + more
 
 
-def _short(value: Any) -> str:
-    return line_of(json.dumps(value, ensure_ascii=False), 100)
+def _short(value: Any, mask: Mask) -> str:
+    return line_of(mask(json.dumps(value, ensure_ascii=False)), 100)

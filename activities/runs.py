@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from activities.registration import implements
+from activities.tools.run import secret_guide
 from schemas import contract
 from schemas.calls import PromptRef
 from schemas.digest import sha256_text
@@ -69,7 +70,7 @@ class RunActivities:
         return OpenRunReply(
             goal=put(request.goal),
             instructions=put(request.instructions),
-            tool_guide=put(self._guide(request.tools)),
+            tool_guide=put(self._guide(request.tools) + secret_guide(request.secrets)),
             prompts=prompts,
             totals=self._ledger.totals(request.first_run_id),
         )

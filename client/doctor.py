@@ -17,14 +17,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from client.embedded import child_environment, server_of
 from client.session import open_client, polled
 from schemas.contract import workspace_queue
-from schemas.errors import LedgerUnavailable
+from schemas.errors import LedgerUnavailable, SecretUnresolved
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from schemas.workspace import WorkspaceKind
 from stores.database import UnknownRevision
 from stores.ledger import Ledger
 from stores.model_prices import key_variable
 from stores.sandbox_probe import probe_sandbox
-from stores.settings import Settings
+from stores.secrets import worker_secrets
+from stores.settings import HOME_FILE, Settings
 from stores.temporal import ServerUnreachable, names_own_server
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -69,6 +70,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield _sandbox()
     yield _adapter()
     yield from _tiers(settings)
+    yield from _secrets(settings)
     yield from _server(settings)
 
 
@@ -143,6 +145,19 @@ def _tiers(settings: Settings) -> Iterator[Finding]:
             yield Finding(FAIL, tier.value, f"{entry.model}: {name} is not set", f"export {name}=…")
         else:
             yield Finding(OK, tier.value, entry.model + (f", key in {name}" if name else ""))
+
+
+def _secrets(settings: Settings) -> Iterator[Finding]:
+    """Say of each secret whether it resolves here; its value is neither shown nor measured."""
+    secrets = worker_secrets(settings)
+    for name in secrets.names:
+        try:
+            secrets.resolve([name])
+        except SecretUnresolved as error:
+            mend = f"[secrets.{name}] in {settings.home / HOME_FILE}; tasks that name it end as FAILED until then"
+            yield Finding(WARN, "secret", str(error).removeprefix("secret "), mend)
+        else:
+            yield Finding(OK, "secret", f"{name} resolves here; a running worker has the environment it was started in")
 
 
 def _server(settings: Settings) -> list[Finding]:

@@ -66,6 +66,7 @@ def freeze(
             limits=scenario.limits.frozen_limits(),
             models=models,
             tools=tuple(tool.value for tool in scenario.tools),
+            secrets=scenario.secrets,
             workspace=WorkspaceSpec(
                 kind=scenario.workspace.kind,
                 queue=workspace_queue(settings.queue_prefix, scenario.workspace.kind.value, socket.gethostname()),

@@ -89,7 +89,7 @@ class ArtifactMissing(Final):
 
 
 class SecretUnresolved(Final):
-    """A named secret has no value in this worker's environment."""
+    """A named secret is not configured at this worker, has no value there, or one that cannot be masked."""
 
 
 class SandboxUnavailable(Final):

@@ -16,6 +16,7 @@ from schemas.budget import LimitCount, Limits
 from schemas.checks import Check, CommandCheck, DirectoryCheck, FileCheck, JsonCheck, Requirement
 from schemas.models import Tier
 from schemas.pricing import Price
+from schemas.secrets import SecretNames
 from schemas.task import Bounds
 from schemas.workspace import FileText, WorkspaceKind, WorkspaceLimits
 
@@ -231,6 +232,8 @@ class Scenario(Frozen):
         ToolName
     )
     """Tools that the task may use; all of them where it is left out."""
+    secrets: SecretNames = ()
+    """Names of secrets that commands find as environment variables; the worker's settings say where the values are."""
     workspace: ScenarioWorkspace = ScenarioWorkspace(files={})
     """Where it happens."""
 

@@ -8,6 +8,7 @@ from schemas.base import Frozen
 from schemas.budget import Limits
 from schemas.checks import Check, Requirement
 from schemas.models import ModelChoice, Tier
+from schemas.secrets import SecretNames
 from schemas.workspace import WorkspaceSpec
 
 
@@ -58,6 +59,8 @@ class TaskSpec(Frozen):
     """Model of each tier, with its frozen price."""
     tools: tuple[str, ...] = Field(min_length=1, max_length=50)
     """Names of the tools that may be used."""
+    secrets: SecretNames = ()
+    """Names of the secrets that its commands get as environment variables; the workspace's worker has the values."""
     workspace: WorkspaceSpec
     """Where it happens."""
 

@@ -15,6 +15,7 @@ from schemas.frames import Frame
 from schemas.ids import CallKey
 from schemas.models import Node
 from schemas.outcome import Outcome
+from schemas.secrets import SecretNames
 from schemas.texts import BlobRef, TextRef
 
 FileText = Annotated[str, Field(max_length=100_000)]
@@ -72,6 +73,8 @@ class Workspace(Frozen):
     """Resource limits."""
     seed_manifest: BlobRef
     """Manifest of the files it started with, for directory checks."""
+    secrets: SecretNames = ()
+    """Names of the secrets that its commands get as environment variables."""
 
 
 class OpenRunRequest(Frozen):
@@ -89,6 +92,8 @@ class OpenRunRequest(Frozen):
     """Standing instructions of the task's author."""
     tools: tuple[str, ...]
     """Names of the tools that the task may use."""
+    secrets: SecretNames = ()
+    """Names of the secrets that its commands get; the tools' guide tells them."""
 
 
 class OpenRunReply(Frozen):
@@ -115,6 +120,8 @@ class OpenWorkspaceRequest(Frozen):
     """First run of the chain; a workflow id used again gets another folder."""
     spec: WorkspaceSpec
     """What to open."""
+    secrets: SecretNames = ()
+    """Names of the secrets that its commands get; one that does not resolve keeps it from being opened."""
 
 
 class SnapshotRequest(Frozen):

@@ -6,6 +6,7 @@ from pathlib import Path
 from schemas.errors import ArtifactMissing, PayloadTooLarge
 from schemas.texts import BlobRef, TextRef, estimate_tokens
 from stores.files import write_atomically
+from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
 
@@ -15,11 +16,14 @@ class ArtifactStore:
 
     What was put is on disk when ``put_*`` returns. The same content is stored once. What is read is checked against
     its name, so a damaged file is never taken for the artifact.
+
+    Texts are masked before they are stored. Bytes are not: who puts some from the world masks them with ``secrets``.
     """
 
-    def __init__(self, root: Path, max_bytes: int = MAX_ARTIFACT_BYTES) -> None:
+    def __init__(self, root: Path, max_bytes: int = MAX_ARTIFACT_BYTES, secrets: Secrets | None = None) -> None:
         """Use the folder ``root``, which is made when something is put; refuse artifacts of more than ``max_bytes``."""
         self.root = root
+        self.secrets = secrets or Secrets()
         self._max_bytes = max_bytes
 
     def path(self, sha256: str) -> Path:
@@ -27,11 +31,11 @@ class ArtifactStore:
         return self.root / sha256[:2] / sha256
 
     def put_text(self, text: str) -> TextRef:
-        """Store ``text`` as UTF-8 and return its reference; lone surrogates, which UTF-8 cannot hold, become ``?``.
+        """Store ``text``, masked, as UTF-8 and return its reference. Raises PayloadTooLarge.
 
-        Raises PayloadTooLarge.
+        Lone surrogates, which UTF-8 cannot hold, become ``?``.
         """
-        data = text.encode("utf-8", "replace")
+        data = self.secrets.mask(text).encode("utf-8", "replace")
         blob = self.put_bytes(data)
         return TextRef(sha256=blob.sha256, size_bytes=blob.size_bytes, tokens=estimate_tokens(data.decode()))
 

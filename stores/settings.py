@@ -16,10 +16,13 @@ from schemas.base import Frozen
 from schemas.models import Tier
 from schemas.scenario import ModelEntry as TierSettings
 from schemas.scenario import UsdPrice
+from schemas.secrets import SecretName, SecretSource
 
 PREFIX = "SUREFOOT_"
 PROJECT_FILE = "surefoot.toml"
 HOME_FILE = "config.toml"
+WHOLE = {"model", *SecretSource.model_fields} - {"timeout_seconds"}
+"""Fields that make an entry another one: it takes nothing over from lower sources."""
 
 ADDRESSES = {
     ("telemetry", "otlp_endpoint"): "http://127.0.0.1:4318",
@@ -66,6 +69,8 @@ class Settings(Frozen):
     """Name of the main task queue, and the beginning of every other queue's name."""
     tiers: Annotated[dict[Tier, TierSettings], Field(default_factory=dict)]
     """Models of the tiers that a scenario leaves open, written like a scenario's."""
+    secrets: Annotated[dict[SecretName, SecretSource], Field(default_factory=dict)]
+    """Where a worker finds the values of the secrets that tasks name."""
     log_level: LogLevel = LogLevel.INFO
     """How much is logged."""
     temporal_cli: Path | None = None
@@ -127,6 +132,11 @@ def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str], folder: 
     ]
     home = _home(sources, folder)
     of_home = _from_file(home / HOME_FILE)
+    if "secrets" in sources[-1][1]:
+        raise SettingsError(
+            f"{folder / PROJECT_FILE}: secrets: cannot stand here: a worker resolves them, and runs elsewhere; "
+            f"move them to {home / HOME_FILE}"
+        )
     if "home" in of_home:
         raise SettingsError(f"{home / HOME_FILE}: home: cannot stand in the home's own file; set SUREFOOT_HOME instead")
     sources.append((str(home / HOME_FILE), of_home))
@@ -141,12 +151,17 @@ def read_settings(flags: Mapping[str, Any], environ: Mapping[str, str], folder: 
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Read ``SUREFOOT_TIERS__JUDGE__MODEL`` as ``tiers.judge.model``; an empty variable counts as not set."""
+    """Read ``SUREFOOT_TIERS__JUDGE__MODEL`` as ``tiers.judge.model``; an empty variable counts as not set.
+
+    The name of a secret keeps its capital letters.
+    """
     found: dict[str, Any] = {}
     for variable, text in sorted(environ.items()):
         if not variable.startswith(PREFIX) or not text:
             continue
         *parents, name = variable.removeprefix(PREFIX).lower().split("__")
+        if parents[:1] == ["secrets"]:
+            parents[1:] = [parent.upper() for parent in parents[1:]]
         place = found
         for parent in parents:
             place = place.setdefault(parent, {})
@@ -187,7 +202,8 @@ def _over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(lower)
     for name, value in upper.items():
         below = merged.get(name)
-        if isinstance(value, dict) and isinstance(below, dict) and "model" not in value:
+        whole = isinstance(value, dict) and not value.keys().isdisjoint(WHOLE)
+        if isinstance(value, dict) and isinstance(below, dict) and not whole:
             value = _over(below, value)
         merged[name] = value
     return merged
@@ -223,4 +239,6 @@ def _depth(data: Any, loc: tuple[str, ...]) -> int:
 
 def _allowed(parents: tuple[str, ...]) -> list[str]:
     models: dict[int, type[BaseModel]] = {0: Settings, 1: TelemetrySettings, 2: TierSettings, 3: UsdPrice}
+    if parents[:1] == ("secrets",):
+        models[2] = SecretSource
     return sorted(models[len(parents)].model_fields)

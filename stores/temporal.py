@@ -27,7 +27,7 @@ from stores.artifacts import ArtifactStore
 from stores.offload import THRESHOLD_BYTES, ArtifactDriver, SignedConverter, SignedStorage
 from stores.running import SERVER_FILE, ServerRecord, read_record
 from stores.settings import Settings
-from stores.tracing import start_tracing, tracing_plugins
+from stores.tracing import Mask, start_tracing, tracing_plugins
 
 CONNECT_TIMEOUT_SECONDS = 10
 OWN_CONFIGURATION = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
@@ -93,12 +93,13 @@ def names_own_server(environ: Mapping[str, str] = os.environ) -> bool:
     return any(environ.get(variable) for variable in OWN_CONFIGURATION)
 
 
-async def connect(settings: Settings) -> Client:
+async def connect(settings: Settings, mask: Mask = str) -> Client:
     """Return a client of the server that Temporal's environment configuration names, else of the embedded one.
 
-    A process that is configured to trace does so from here on. Raises ServerUnreachable, TelemetryUnavailable.
+    A process that is configured to trace does so from here on, with ``mask`` over all texts of its spans. Raises
+    ServerUnreachable, TelemetryUnavailable.
     """
-    start_tracing(settings)
+    start_tracing(settings, mask)
     config, remedy = _target(settings)
     address = str(config.pop("target_host"))
     plugins = [*tracing_plugins(), surefoot_plugin(ArtifactStore(settings.artifacts_dir))]

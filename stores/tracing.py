@@ -26,7 +26,9 @@ EXPORT_TIMEOUT_SECONDS = 5.0
 FLUSH_SECONDS = 2.0  # at the end of a process; what a slow receiver has not taken by then is lost
 NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
-Attributes = Mapping[Attribute, str | int | tuple[str, ...]]
+Value = str | int | tuple[str, ...]
+Attributes = Mapping[Attribute, Value]
+Mask = Callable[[str], str]
 
 
 class TelemetryUnavailable(Exception):
@@ -43,12 +45,12 @@ class Span:
     def set(self, attributes: Attributes) -> None:
         """Add attributes."""
         if self._traced is not None:
-            self._traced.set_attributes({name.value: value for name, value in attributes.items()})
+            self._traced.set_attributes({name.value: _masked(value) for name, value in attributes.items()})
 
     def set_content(self, name: Attribute, text: Callable[[], str]) -> None:
         """Add what was said, where ``telemetry.content`` asks for it: the one way in which content gets into a span."""
         if self._traced is not None and _tracing is not None and _tracing.content:
-            self._traced.set_attribute(name.value, masked(text()))
+            self._traced.set_attribute(name.value, _tracing.mask(text()))
 
     def fail(self, error_type: str) -> None:
         """Mark the span as failed, by the error's type; messages may quote what must not leave."""
@@ -64,18 +66,20 @@ class _Tracing:
     tracer: "Tracer"
     provider: "ReplaySafeTracerProvider"
     content: bool
+    mask: Mask
 
 
 _tracing: _Tracing | None = None
 
 
-def masked(text: str) -> str:
-    """Return content as it may leave in a span. The masking seam goes here: nothing else puts content into spans."""
-    return text
+def _masked(value: Value) -> Value:
+    if _tracing is None or isinstance(value, int):
+        return value
+    return _tracing.mask(value) if isinstance(value, str) else tuple(_tracing.mask(item) for item in value)
 
 
-def start_tracing(settings: Settings) -> None:
-    """Trace this process from now on, where an OTLP endpoint is configured.
+def start_tracing(settings: Settings, mask: Mask) -> None:
+    """Trace this process from now on, where an OTLP endpoint is configured; every text in a span is ``mask``-ed.
 
     Raises TelemetryUnavailable where OpenTelemetry is not installed.
     """
@@ -103,7 +107,7 @@ def start_tracing(settings: Settings) -> None:
     # without a handler of its own Python would print the exporter's complaints among a command's results
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     tracer = provider.get_tracer(TRACER, attributes={Attribute.CONVENTIONS.value: GENAI_CONVENTIONS})
-    _tracing = _Tracing(tracer, provider, telemetry.content)
+    _tracing = _Tracing(tracer, provider, telemetry.content, mask)
 
 
 def _installed() -> bool:

@@ -6,6 +6,8 @@ is on. One that workflow code logs says which workflow and run.
 
 import logging
 import sys
+from collections.abc import Callable
+from types import TracebackType
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -16,10 +18,11 @@ from stores.settings import LogLevel
 from stores.tracing import current_ids
 
 
-def log_json(level: LogLevel) -> None:
-    """Send everything that this process logs, libraries included, to standard error as JSON lines.
+def log_json(level: LogLevel, mask: Callable[[str], str] = lambda line: line) -> None:
+    """Send everything that this process logs, libraries included, to standard error as JSON lines, each ``mask``-ed.
 
-    Libraries say no more than INFO: below that they quote payloads, prompts and keys.
+    Libraries say no more than INFO: below that they quote payloads, prompts and keys. An exception that ends the
+    process is logged as well, instead of being printed as it is.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -33,6 +36,7 @@ def log_json(level: LogLevel) -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.JSONRenderer(default=str),
+            lambda _logger, _method, line: mask(str(line)),  # the last one: what it gives is written as it is
         ],
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -40,9 +44,14 @@ def log_json(level: LogLevel) -> None:
     number = logging.getLevelNamesMapping()[level.value.upper()]
     logging.basicConfig(level=max(number, logging.INFO), handlers=[handler], force=True)
     logging.getLogger("surefoot").setLevel(number)
+    sys.excepthook = _log_end
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it names every plugin at every start
     workflow.logger.workflow_info_on_message = False  # it stands in fields, not once more inside the message
     activity.logger.activity_info_on_message = False
+
+
+def _log_end(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    logging.getLogger("surefoot").critical("the process ends", exc_info=(kind, error, at))
 
 
 def _name_the_workflow(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

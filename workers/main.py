@@ -7,6 +7,7 @@ stop it gracefully: what runs is interrupted after a few seconds and recorded as
 import argparse
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -22,12 +23,15 @@ from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import ArtifactStore
 from stores.database import UnknownRevision
 from stores.ledger import Ledger
+from stores.secrets import Secrets, worker_secrets
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
 from stores.tracing import TelemetryUnavailable, stop_tracing
 from workers.logs import log_json
 from workers.roles import Parts, home_worker, workspace_workers
 from workers.telemetry import start_runtime
+
+log = logging.getLogger("surefoot.worker")
 
 WITHOUT_LITELLM = """serve rehearsed models only, and start faster. Give such a worker a queue of its own: calls of real
 models reach it as well, and it leaves them to their next attempt"""
@@ -41,25 +45,31 @@ class Serves(StrEnum):
     WORKSPACE = "workspace"
 
 
-def make_parts(settings: Settings, model: Gateway | None) -> Parts:
-    """Open the stores, and choose who answers for models."""
-    artifacts = ArtifactStore(settings.artifacts_dir)
+def make_parts(settings: Settings, model: Gateway | None, secrets: Secrets | None = None) -> Parts:
+    """Open the stores, and choose who answers for models. What ``secrets`` knows is masked in all of it."""
+    artifacts = ArtifactStore(settings.artifacts_dir, secrets=secrets)
     gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.rehearsed_record), models=model)
     return Parts(ledger=Ledger(settings.database_url), artifacts=artifacts, gateways=gateways)
 
 
-def load_model_gateway() -> Gateway | None:
+def learn(secrets: Secrets) -> None:
+    """Learn all that resolve, so that they are masked; one that does not matters only to the tasks that name it."""
+    for problem in secrets.learn_all().values():
+        log.warning("%s", problem)
+
+
+def load_model_gateway(secrets: Secrets | None = None) -> Gateway | None:
     """Import LiteLLM, which takes seconds, before polling starts; None where it is not installed."""
     if find_spec("litellm") is None:
         return None
     from activities.model.litellm_gateway import LiteLlmGateway
 
-    return LiteLlmGateway()
+    return LiteLlmGateway(secrets=secrets)
 
 
 async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
     """Poll until SIGTERM or SIGINT."""
-    client = await connect(settings)
+    client = await connect(settings, parts.artifacts.secrets.mask)
     await register_search_attributes(client)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -90,10 +100,12 @@ def main() -> int:
     flags = parser.parse_args()
     try:
         settings = load_settings(queue_prefix=flags.queue_prefix)
-        log_json(settings.log_level)
+        secrets = worker_secrets(settings)
+        log_json(settings.log_level, secrets.mask)
         start_runtime(settings)
+        learn(secrets)
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
-        parts = make_parts(settings, load_model_gateway() if asks_models else None)
+        parts = make_parts(settings, load_model_gateway(secrets) if asks_models else None, secrets)
         asyncio.run(serve(settings, parts, flags.role))
     except (SettingsError, ServerUnreachable, TelemetryUnavailable, UnknownRevision) as error:
         sys.stderr.write(f"{error}\n")

@@ -21,6 +21,7 @@ from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
+from workers.masking import MaskingInterceptor
 from workers.telemetry import agent_spans
 from workflows.agent_task import AgentTask
 
@@ -36,7 +37,7 @@ WORKFLOW_TASKS = 4
 
 @dataclass(frozen=True)
 class Parts:
-    """What the activities work with."""
+    """What the activities work with; the secrets are the artifact store's, so that what is resolved is masked."""
 
     ledger: Ledger
     artifacts: ArtifactStore
@@ -59,20 +60,20 @@ def workspace_activities(settings: Settings, parts: Parts) -> list[Callable[...,
 def home_worker(client: Client, settings: Settings, parts: Parts) -> Worker:
     """Return the worker of workflows and of what is close to them."""
     activities = home_activities(settings, parts)
-    return _worker(client, settings.queue_prefix, activities, workflows=[AgentTask])
+    return _worker(client, settings.queue_prefix, activities, parts, workflows=[AgentTask])
 
 
 def workspace_workers(client: Client, settings: Settings, parts: Parts) -> list[Worker]:
     """Return a worker for each kind of workspace on this host."""
     activities = workspace_activities(settings, parts)
     return [
-        _worker(client, workspace_queue(settings.queue_prefix, kind.value, socket.gethostname()), activities)
+        _worker(client, workspace_queue(settings.queue_prefix, kind.value, socket.gethostname()), activities, parts)
         for kind in WorkspaceKind
     ]
 
 
 def _worker(
-    client: Client, queue: str, activities: Sequence[Callable[..., Any]], workflows: Sequence[type] = ()
+    client: Client, queue: str, activities: Sequence[Callable[..., Any]], parts: Parts, workflows: Sequence[type] = ()
 ) -> Worker:
     return Worker(
         client,
@@ -83,7 +84,7 @@ def _worker(
         sticky_queue_schedule_to_start_timeout=STICKY,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
-        interceptors=agent_spans(),
+        interceptors=[MaskingInterceptor(parts.artifacts.secrets), *agent_spans()],
     )
 
 

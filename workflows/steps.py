@@ -69,6 +69,7 @@ class Steps:
             workflow_id=info.workflow_id,
             first_run_id=info.first_execution_run_id,
             spec=self.journal.spec.workspace,
+            secrets=self.journal.spec.secrets,
         )
         workspace = await self.calls.run(contract.OPEN_WORKSPACE, request)
         self.journal.change(workspace=workspace)
@@ -122,6 +123,7 @@ class Steps:
             goal="" if self.state.goal else spec.goal,
             instructions="" if self.state.goal else spec.instructions,
             tools=spec.tools,
+            secrets=spec.secrets,
         )
         reply = await self.calls.run(contract.OPEN_RUN, request)
         chain = add(reply.totals.spend, reply.totals.open)  # no call of this run is open yet

@@ -43,6 +43,7 @@ class ModelCalls:
         self._gateways = gateways
         self._ledger = ledger
         self._artifacts = artifacts
+        self._mask = artifacts.secrets.mask
 
     async def ask(
         self, request: ModelRequest, schema: Mapping[str, Any] | None, build: Callable[[Answered], Built]
@@ -108,8 +109,8 @@ class ModelCalls:
                 reply = await _unless_stopped(gateway, completion, stop)
                 call.answered(reply)
         except AmbiguousCall as ambiguous:
-            status = CallStatus.AMBIGUOUS
-            return await asyncio.to_thread(self._close_unanswered, request, fence, status, str(ambiguous))
+            status, detail = CallStatus.AMBIGUOUS, self._mask(str(ambiguous))
+            return await asyncio.to_thread(self._close_unanswered, request, fence, status, detail)
         except SurefootError as refused:
             count_refused_call(request, refused)
             await asyncio.to_thread(self._ledger.release, completion.effect_id, fence)
@@ -119,16 +120,17 @@ class ModelCalls:
     def _render(self, request: ModelRequest) -> Prompt:
         template = self._artifacts.get_text(request.prompt.template)
         context = [
-            (item, item.inline if item.ref is None else self._artifacts.get_text(item.ref)) for item in request.context
+            (item, self._mask(item.inline if item.ref is None else self._artifacts.get_text(item.ref)))
+            for item in request.context
         ]
         repair = None
         if request.repair is not None:
-            repair = (request.repair, self._artifacts.get_text(request.repair.reply))
+            repair = (request.repair, self._mask(self._artifacts.get_text(request.repair.reply)))
         return render(template, context, request.key.effect_id, repair)
 
     def _close(self, request: ModelRequest, fence: int, reply: CompletionReply) -> Answered:
         """Record a reply. What was billed for one without usage is unknown, so its reservation stays charged."""
-        text, reasoning = _storable(reply.text), _storable(reply.reasoning)
+        text, reasoning = _storable(self._mask(reply.text)), _storable(self._mask(reply.reasoning))
         price, usage = request.choice.price, reply.usage
         charged = _reserved(request)
         if usage is not None:
@@ -137,11 +139,11 @@ class ModelCalls:
         receipt = CallReceipt(
             effect_id=request.key.effect_id,
             status=CallStatus.ANSWERED,
-            model=clip(_storable(reply.model), 200),
+            model=clip(_storable(self._mask(reply.model)), 200),
             usage=usage or Usage(),
             usage_known=usage is not None,
             charged=charged,
-            finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(reply.finish_reason, 60),
+            finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(self._mask(reply.finish_reason), 60),
             raw=self._artifacts.put_text(text) if text else None,
             reasoning=self._artifacts.put_text(reasoning) if reasoning else None,
         )

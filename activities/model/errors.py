@@ -5,7 +5,7 @@ The exception's class is looked at before its status: LiteLLM gives some local e
 
 import email.utils
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
@@ -41,13 +41,14 @@ KEY_SHAPES = re.compile(r"\b(sk|pk|rk|key|gsk|xai)-[\w*.-]{4,}|\bAIza[\w-]{10,}|
 
 
 def sorted_error(
-    error: Exception, model: str, key: str | None, api_base: str | None = None
+    error: Exception, model: str, key: str | None, mask: Callable[[str], str], api_base: str | None = None
 ) -> SurefootError | AmbiguousCall:
     """Return what ``error`` means; a ``SurefootError`` only where nothing can have been billed.
 
-    ``key`` is the secret that must not show in the text; of ``api_base`` only host and port do.
+    ``key`` is the secret that must not show in the text, not even its beginning; ``mask`` knows the others. Of
+    ``api_base`` only host and port show.
     """
-    text = masked(str(error), key)
+    text = masked(mask(str(error)), key)
     detail = clip(f"{model}: {text}", 400)
     names = {type(link).__name__ for link in _chain(error)}
     if names & NOTHING_SENT:

@@ -1,6 +1,7 @@
 """The adapter to LiteLLM: one completion is one HTTP request."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from activities.model.port import AmbiguousCall, Completion, CompletionReply
 from schemas.errors import SecretUnresolved
 from schemas.models import Node
 from schemas.pricing import Usage
+from stores.secrets import Secrets
 
 MAX_TOKENS_COUNTED = 10**9  # more is no count but nonsense
 
@@ -22,8 +24,13 @@ def load() -> Any:
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches its price map at import
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it loads .env from the working directory
+    loggers = [logging.getLogger(name) for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)  # else it takes ours, and at debug writes to standard output at import
     import litellm
 
+    for logger in loggers:
+        logger.handlers.clear()  # they write past the process's own log, which masks
     litellm.suppress_debug_info = True
     litellm.disable_aiohttp_transport = True  # httpx closes what it opens, and its errors tell what was sent
     return litellm
@@ -32,10 +39,11 @@ def load() -> Any:
 class LiteLlmGateway:
     """Answers completions through LiteLLM."""
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        """Load LiteLLM; keys are looked up in ``environment`` at every request."""
+    def __init__(self, environment: Mapping[str, str] = os.environ, secrets: Secrets | None = None) -> None:
+        """Load LiteLLM; keys are looked up in ``environment`` at every request, and are known to ``secrets`` then."""
         self._litellm = load()
         self._environment = environment
+        self._secrets = secrets or Secrets()
 
     async def complete(self, completion: Completion) -> CompletionReply:
         """Send one request. Raises ``AmbiguousCall``, or a ``SurefootError`` where nothing was billed."""
@@ -49,7 +57,7 @@ class LiteLlmGateway:
             raise AmbiguousCall(f"{choice.model}: no reply in {completion.timeout_seconds:g} s") from None
         except Exception as error:
             # its exceptions do not unpickle and quote the provider, keys included
-            raise sorted_error(error, choice.model, key, choice.api_base) from None
+            raise sorted_error(error, choice.model, key, self._secrets.mask, choice.api_base) from None
         return _reply(response)
 
     def _key(self, name: str | None) -> str | None:
@@ -61,6 +69,7 @@ class LiteLlmGateway:
                 f"the environment variable {name} is not set in the worker that calls models; set it and "
                 "restart the worker (surefoot down, then run again)"
             )
+        self._secrets.learn(name, value)
         return value
 
     def _arguments(self, completion: Completion, key: str | None) -> dict[str, Any]:

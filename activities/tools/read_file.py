@@ -36,7 +36,7 @@ def _read(arguments: ReadFileArguments, context: ToolContext) -> ToolResult:
         return failed(str(error))
     if b"\x00" in data:
         return failed(f"{arguments.path} is no text: it holds NUL bytes ({len(data):,} bytes)")
-    lines = decode(data).splitlines(keepends=True)
+    lines = context.secrets.mask(decode(data)).splitlines(keepends=True)
     first = arguments.start_line
     if first > max(len(lines), 1):
         return failed(f"{arguments.path} has only {len(lines):,} lines")

@@ -1,5 +1,6 @@
 """run: a command line in the workspace."""
 
+import asyncio
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -11,6 +12,7 @@ from activities.workspaces.sandbox import shell_command
 from schemas.actions import ObservationStatus
 from schemas.base import Frozen
 from schemas.effects import EffectClass, ProcessGroup
+from stores.masking import label
 
 
 class RunArguments(Frozen):
@@ -20,14 +22,29 @@ class RunArguments(Frozen):
     """Command line for sh -c."""
 
 
+def secret_guide(names: tuple[str, ...]) -> str:
+    """Return what a model needs to know of the secrets that commands get; nothing where there are none."""
+    if not names:
+        return ""
+    variables = ", ".join(f"${name}" for name in names)
+    return (
+        f"\n\nSecrets: commands of run find these environment variables set: {variables}. Use them by name, as in "
+        f'"${names[0]}"; nobody is shown their values: where one would appear, {label("NAME")} stands instead.'
+    )
+
+
 async def execute(arguments: RunArguments, context: ToolContext) -> ToolResult:
-    """Run the command under a guard; nothing that it started outlives it."""
+    """Run the command under a guard, with the task's secrets as variables; nothing that it started outlives it.
+
+    Raises SecretUnresolved before anything has started.
+    """
 
     async def release(group: ProcessGroup) -> None:
         await context.claim(process=group)
 
-    command = shell_command(context.workspace, context.root, arguments.command, context.timeout_seconds)
-    result = await run_command(command, context.stop, release)
+    secrets = await asyncio.to_thread(context.secrets.resolve, context.workspace.secrets)
+    command = shell_command(context.workspace, context.root, arguments.command, context.timeout_seconds, secrets)
+    result = await run_command(command, context.stop, release, context.secrets)
     status, summary = _judge(result, context.timeout_seconds)
     if result.left:
         summary += f"; {result.left} of its processes could not be killed"

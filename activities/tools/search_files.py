@@ -52,7 +52,8 @@ def _search(arguments: SearchFilesArguments, context: ToolContext) -> ToolResult
 def _hits(arguments: SearchFilesArguments, context: ToolContext) -> Iterator[str]:
     wanted = arguments.text.casefold() if arguments.ignore_case else arguments.text
     for path, data in _texts(arguments, context):
-        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+        text = context.secrets.mask(data.decode("utf-8", "replace"))
+        for number, line in enumerate(text.splitlines(), 1):
             if wanted in (line.casefold() if arguments.ignore_case else line):
                 yield f"{path}:{number}: {line_of(line, MAX_LINE_CHARACTERS)}\n"
 

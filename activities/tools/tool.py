@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from schemas.actions import ObservationStatus
 from schemas.effects import EffectClass, ProcessGroup
 from schemas.workspace import Workspace
+from stores.secrets import Secrets
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
 
@@ -47,6 +48,8 @@ class ToolContext:
     """Set when the action is to end early."""
     claim: Claim
     """Awaited exactly once, right before acting; a tool that returns without it has done nothing."""
+    secrets: Secrets
+    """Resolves the workspace's secrets. A tool masks what it cuts before it cuts; the rest is masked for it."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from activities.workspaces.sandbox import Command
 from schemas.base import Frozen
 from schemas.effects import ProcessGroup
 from schemas.errors import WorkspaceUnavailable
+from stores.secrets import Secrets
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 TAIL_BYTES = 64 * 1024
@@ -53,7 +54,7 @@ class CommandResult:
     ending: Ending
     exit_code: int | None
     output: str
-    """Standard output and error in the order written; the middle is cut beyond ``MAX_OUTPUT_BYTES``."""
+    """Standard output and error in the order written, masked; the middle is cut beyond ``MAX_OUTPUT_BYTES``."""
     output_bytes: int
     """What it wrote in all."""
     dropped_bytes: int
@@ -63,12 +64,13 @@ class CommandResult:
 
 
 async def run_command(
-    command: Command, stop: asyncio.Event, release: Callable[[ProcessGroup], Awaitable[None]]
+    command: Command, stop: asyncio.Event, release: Callable[[ProcessGroup], Awaitable[None]], secrets: Secrets
 ) -> CommandResult:
     """Run a command to its end, its time limit, or until ``stop`` is set.
 
     ``release`` is awaited with the guard's identity before the command starts; where it raises, nothing has started
-    and nothing will. Raises WorkspaceUnavailable where the guard itself fails.
+    and nothing will. The output is masked before anybody sees it. Raises WorkspaceUnavailable where the guard itself
+    fails.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(Path(guard.__file__))),
@@ -84,12 +86,14 @@ async def run_command(
         if group is None:
             raise WorkspaceUnavailable(f"the guard process ended at once: {await _complaint(process)}")
         await release(group)
-        return await _guarded(process, command, stop)
+        return await _guarded(process, command, stop, secrets)
     finally:
         await _gone(process, group)
 
 
-async def _guarded(process: asyncio.subprocess.Process, command: Command, stop: asyncio.Event) -> CommandResult:
+async def _guarded(
+    process: asyncio.subprocess.Process, command: Command, stop: asyncio.Event, secrets: Secrets
+) -> CommandResult:
     assert process.stdin
     assert process.stdout
     assert process.stderr
@@ -109,7 +113,8 @@ async def _guarded(process: asyncio.subprocess.Process, command: Command, stop: 
         for task in (reading, reporting, stopping):
             task.cancel()
         await asyncio.gather(reading, reporting, stopping, return_exceptions=True)
-    return CommandResult(report.ending, report.exit_code, output.text(), output.total, output.dropped, report.left)
+    text = await asyncio.to_thread(output.text, secrets)
+    return CommandResult(report.ending, report.exit_code, text, output.total, output.dropped, report.left)
 
 
 def _order(command: Command) -> bytes:
@@ -168,8 +173,9 @@ class _Output:
     def dropped(self) -> int:
         return max(self.total - len(self._head) - TAIL_BYTES, 0)
 
-    def text(self) -> str:
+    def text(self, secrets: Secrets) -> str:
         tail = self._tail[-TAIL_BYTES:]
         if not self.dropped:
-            return decode(bytes(self._head + tail))
-        return f"{decode(bytes(self._head))}\n[… {self.dropped:,} bytes were not kept …]\n{decode(bytes(tail))}"
+            return secrets.mask(decode(bytes(self._head + tail)))
+        head, end = secrets.mask_head(decode(bytes(self._head))), secrets.mask_tail(decode(bytes(tail)))
+        return f"{head}\n[… {self.dropped:,} bytes were not kept …]\n{end}"

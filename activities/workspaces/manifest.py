@@ -27,6 +27,8 @@ class Kept(Frozen):
     """Index of the pack among the manifest's."""
     offset: Count
     """First byte in the pack."""
+    size_bytes: Count | None = None
+    """Length in the pack, where masking has changed it."""
 
 
 class Entry(Frozen):
@@ -89,9 +91,10 @@ class Texts:
         if entry is None or entry.kept is None:
             return "" if entry is not None and entry.kind is EntryKind.FILE and not entry.size_bytes else None
         number, first = entry.kept.pack, entry.kept.offset
+        size = entry.size_bytes if entry.kept.size_bytes is None else entry.kept.size_bytes
         if number not in self._packs:
             self._packs[number] = self._artifacts.get_bytes(self._manifest.packs[number])
-        return self._packs[number][first : first + entry.size_bytes].decode()
+        return self._packs[number][first : first + size].decode()
 
 
 def load_manifest(ref: BlobRef, artifacts: ArtifactStore) -> Manifest:

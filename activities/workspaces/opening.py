@@ -54,10 +54,11 @@ class Opening:
     def open(self, request: OpenWorkspaceRequest, stopped: Callable[[], bool]) -> Workspace:
         """Return the chain's workspace, made where it is not there yet. Blocks.
 
-        Raises SandboxUnavailable, SeedInvalid, ArtifactMissing, Stopped.
+        Raises SandboxUnavailable, SecretUnresolved, SeedInvalid, ArtifactMissing, Stopped.
         """
         if request.spec.kind is WorkspaceKind.SANDBOX and (reason := self._probe()):
             raise SandboxUnavailable(reason)
+        self._artifacts.secrets.resolve(request.secrets)  # a task without them would only find out half-way
         name = workspace_name(request.workflow_id, request.first_run_id)
         folder = self._workspaces_dir / name
         if not folder.exists():
@@ -78,6 +79,7 @@ class Opening:
                 queue=request.spec.queue,
                 root=str(self._workspaces_dir / name / FILES),
                 limits=request.spec.limits,
+                secrets=request.secrets,
                 seed_manifest=save_manifest(scan(root, self._artifacts, None, stopped), self._artifacts),
             )
             (opening / RECORD).write_text(workspace.model_dump_json())

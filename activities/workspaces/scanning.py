@@ -26,30 +26,32 @@ _CHUNK = 1024 * 1024
 
 def scan(root: Path, artifacts: ArtifactStore, before: Manifest | None, stopped: Callable[[], bool]) -> Manifest:
     """Look at every file; what has not changed since ``before`` is not read again. Blocks; raises Stopped."""
-    return _Scan(root, before or Manifest(taken_ns=0, entries={}), stopped).run(artifacts)
+    return _Scan(root, before or Manifest(taken_ns=0, entries={}), stopped, artifacts).run()
 
 
 class _Scan:
     """One look at a workspace, with what it may still read and what it has kept."""
 
-    def __init__(self, root: Path, before: Manifest, stopped: Callable[[], bool]) -> None:
+    def __init__(self, root: Path, before: Manifest, stopped: Callable[[], bool], artifacts: ArtifactStore) -> None:
         self._root = root
         self._before = before
         self._stopped = stopped
+        self._artifacts = artifacts
         self._bytes_left = MAX_HASHED_BYTES
         self._new_pack = bytearray()
 
-    def run(self, artifacts: ArtifactStore) -> Manifest:
+    def run(self) -> Manifest:
         taken_ns = time.time_ns()
         listing = walk(self._root, self._stopped)
         entries: dict[str, Entry] = {}
         for found in sorted(listing.found, key=_importance):
             if self._stopped():
                 raise Stopped
-            entries[found.path] = self._unchanged(found) or self._entry(found)
+            path = self._artifacts.secrets.mask(found.path)
+            entries[path] = self._unchanged(path, found) or self._entry(path, found)
         packs = self._before.packs
         if self._new_pack:
-            packs = (*packs, artifacts.put_bytes(bytes(self._new_pack)))
+            packs = (*packs, self._artifacts.put_bytes(bytes(self._new_pack)))
         packs, entries = _without_unused(packs, entries)
         unread = sum(not entry.read for entry in entries.values())
         return Manifest(
@@ -59,9 +61,9 @@ class _Scan:
             skipped=listing.skipped + unread,
         )
 
-    def _unchanged(self, found: Found) -> Entry | None:
+    def _unchanged(self, path: str, found: Found) -> Entry | None:
         """Return the entry of ``before`` where the file system vouches that it is still true."""
-        entry = self._before.entries.get(found.path)
+        entry = self._before.entries.get(path)
         if entry is None or not entry.read or entry.kind is not EntryKind.FILE:
             return None
         now = found.stat
@@ -73,16 +75,16 @@ class _Scan:
         )
         return entry if same and now.st_ctime_ns < self._before.taken_ns - SETTLED_NS else None
 
-    def _entry(self, found: Found) -> Entry:
+    def _entry(self, path: str, found: Found) -> Entry:
         mode = found.stat.st_mode
         if stat.S_ISREG(mode):
-            return self._file(found)
+            return self._file(path, found)
         if stat.S_ISLNK(mode):
             return _described(found, EntryKind.LINK, self._target(found))
         kind = EntryKind.FOLDER if stat.S_ISDIR(mode) else EntryKind.OTHER
         return _described(found, kind, kind.value)
 
-    def _file(self, found: Found) -> Entry:
+    def _file(self, path: str, found: Found) -> Entry:
         size = found.stat.st_size
         unread = _described(found, EntryKind.FILE, f"not read, {size} bytes, {found.stat.st_mtime_ns}", read=False)
         if size > min(MAX_HASHED_FILE_BYTES, self._bytes_left):
@@ -101,7 +103,7 @@ class _Scan:
             mode=stat.S_IMODE(now.st_mode),
             modified_ns=now.st_mtime_ns,
             changed_ns=now.st_ctime_ns,
-            kept=None if data is None else self._keep(found.path, sha256, data),
+            kept=None if data is None else self._keep(path, sha256, data),
         )
 
     def _keep(self, path: str, sha256: str, data: bytes) -> Kept | None:
@@ -110,8 +112,10 @@ class _Scan:
             return entry.kept
         if is_noise(path) or len(self._new_pack) + len(data) > MAX_KEPT_BYTES or not data or not is_text(data):
             return None  # what is never shown need not be kept
-        kept = Kept(pack=len(self._before.packs), offset=len(self._new_pack))
-        self._new_pack += data
+        shown = self._artifacts.secrets.mask_bytes(data)
+        size = None if len(shown) == len(data) else len(shown)
+        kept = Kept(pack=len(self._before.packs), offset=len(self._new_pack), size_bytes=size)
+        self._new_pack += shown
         return kept
 
     def _target(self, found: Found) -> str:
@@ -149,9 +153,7 @@ def _without_unused(
         return packs, entries
     numbers = {old: new for new, old in enumerate(used)}
     moved = {
-        path: entry
-        if entry.kept is None
-        else rebuild(entry, kept=Kept(pack=numbers[entry.kept.pack], offset=entry.kept.offset))
+        path: entry if entry.kept is None else rebuild(entry, kept=rebuild(entry.kept, pack=numbers[entry.kept.pack]))
         for path, entry in entries.items()
     }
     return tuple(packs[number] for number in used), moved

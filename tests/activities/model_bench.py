@@ -19,6 +19,7 @@ from schemas.sizing import prompt_tokens
 from schemas.texts import ContextText
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
+from stores.secrets import Secrets
 
 PRICE = Price(input_microusd_per_mtok=3_000_000, output_microusd_per_mtok=15_000_000)
 LABELS = {
@@ -34,13 +35,19 @@ CHAIN = "first-run"
 class ModelBench:
     """Builds requests and runs them."""
 
-    def __init__(self, home: Path, models: Gateway | None = None, environment: dict[str, str] | None = None) -> None:
-        self.artifacts = ArtifactStore(home / "artifacts")
+    def __init__(
+        self,
+        home: Path,
+        models: Gateway | None = None,
+        environment: dict[str, str] | None = None,
+        secrets: Secrets | None = None,
+    ) -> None:
+        self.artifacts = ArtifactStore(home / "artifacts", secrets=secrets)
         self.ledger = Ledger(f"sqlite:///{home}/surefoot.db")
         self.logs = home / "logs"
         gateways = Gateways(
             rehearsed=RehearsedGateway(self.artifacts, self.logs / "rehearsed-model.jsonl"),
-            models=models if models is not None else LiteLlmGateway(environment or {}),
+            models=models if models is not None else LiteLlmGateway(environment or {}, self.artifacts.secrets),
         )
         self.nodes = ModelNodes(gateways, self.ledger, self.artifacts)
 

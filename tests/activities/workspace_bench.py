@@ -27,6 +27,7 @@ from schemas.workspace import (
 )
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
+from stores.secrets import Secrets
 from tests.support.aio import run_activity
 
 CHAIN = "first-run"
@@ -46,15 +47,21 @@ class WorkspaceBench:
         home: Path,
         kind: WorkspaceKind = WorkspaceKind.LOCAL,
         files: dict[str, str] | None = None,
+        secrets: Secrets | None = None,
         **limits: int,
     ) -> None:
         self.home = home
-        self.artifacts = ArtifactStore(home / "artifacts")
+        self.artifacts = ArtifactStore(home / "artifacts", secrets=secrets)
         self.ledger = Ledger(f"sqlite:///{home}/surefoot.db")
         self.activities = WorkspaceActivities(self.ledger, self.artifacts, home / "workspaces")
         self.workspace: Workspace = run_activity(
             self.activities.open_workspace,
-            OpenWorkspaceRequest(workflow_id="task-x", first_run_id=CHAIN, spec=spec(kind, files, **limits)),
+            OpenWorkspaceRequest(
+                workflow_id="task-x",
+                first_run_id=CHAIN,
+                spec=spec(kind, files, **limits),
+                secrets=secrets.names if secrets else (),
+            ),
         )
         self.root = Path(self.workspace.root)
         self._numbers = itertools.count(1)

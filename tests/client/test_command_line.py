@@ -269,6 +269,18 @@ def test_doctor_says_what_works_and_names_what_mends_the_rest(home: Path, monkey
     assert (found["server"]["status"], found["server"]["mend"]) == ("warn", "surefoot up")
 
 
+def test_doctor_says_which_secrets_resolve_and_shows_no_value(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUREFOOT_SECRETS__A_TOKEN__ENV", "OUTSIDE_A")
+    monkeypatch.setenv("OUTSIDE_A", "hunter2hunter2")
+    monkeypatch.setenv("SUREFOOT_SECRETS__B_TOKEN__FILE", "/none/such")
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 0, result.stdout
+    assert re.search(r"ok +secret +A_TOKEN resolves here", result.stdout)
+    assert re.search(r"warn +secret +B_TOKEN: /none/such cannot be read: No such file", result.stdout)
+    assert "→ [secrets.B_TOKEN] in " in result.stdout
+    assert "hunter2" not in result.stdout
+
+
 def test_doctor_fails_where_something_must_be_mended(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

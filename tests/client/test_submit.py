@@ -167,3 +167,9 @@ def test_a_wrong_script_is_refused_before_anything_is_stored(tmp_path: Path) -> 
     with pytest.raises(ScenarioError, match=r"script\.yaml:1: replies"):
         freeze(load(path), settings, ArtifactStore(settings.artifacts_dir), None, {})
     assert not settings.artifacts_dir.exists()
+
+
+def test_names_of_secrets_go_into_the_task_and_bad_ones_are_refused(tmp_path: Path) -> None:
+    assert frozen(tmp_path, f"{REHEARSED}secrets: [A_TOKEN, B_2]\n").secrets == ("A_TOKEN", "B_2")
+    for wrong in ("[token]", "[A, A]", "[LD_PRELOAD]", "{A: value}"):
+        assert "task.yaml:10: secrets" in refused(tmp_path, f"{REHEARSED}secrets: {wrong}\n")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.models import Tier
+from schemas.secrets import SecretSource
 from stores.settings import LogLevel, SettingsError, TelemetrySettings, load_settings, read_settings
 from tests.stores.intents import ROOT
 
@@ -110,7 +111,7 @@ def test_a_mistake_in_a_file_names_file_and_field_and_shows_no_value(tmp_path: P
         read_settings({}, {}, tmp_path)
     assert says.format(file=tmp_path / "surefoot.toml") in str(caught.value)
     assert "sk-1" not in str(caught.value)
-    assert "secret" not in str(caught.value)
+    assert "u:secret" not in str(caught.value)
 
 
 def test_a_mistake_in_a_variable_or_flag_names_it(tmp_path: Path) -> None:
@@ -134,6 +135,46 @@ def test_a_mistake_in_the_homes_file_is_told_from_there(tmp_path: Path) -> None:
     write(home / "config.toml", 'home = "x"')
     with pytest.raises(SettingsError, match=r"config\.toml: home: cannot stand in the home's own file"):
         read_settings({"home": home}, {}, tmp_path)
+
+
+def test_secrets_stand_in_the_homes_file_or_in_variables(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    write(home / "config.toml", '[secrets.A_TOKEN]\nfile = "/run/a"\n[secrets.B]\ncommand = ["pass", "show", "b"]\n')
+    environ = {"SUREFOOT_SECRETS__A_TOKEN__ENV": "A", "SUREFOOT_SECRETS__B__TIMEOUT_SECONDS": "3"}
+    secrets = read_settings({"home": home}, environ, tmp_path).secrets
+    assert secrets["A_TOKEN"] == SecretSource(env="A"), "another source takes nothing over from the one below"
+    assert secrets["B"] == SecretSource(command=("pass", "show", "b"), timeout_seconds=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[secrets.A]\nenv = "A"\nfile = "/a"', "secrets.A: Value error, needs exactly one of env, file and command"),
+        ("[secrets.A]\ntimeout_seconds = 3", "secrets.A: Value error, needs exactly one of env, file and command"),
+        (
+            '[secrets.A]\nvalue = "hunter2hunter2"',
+            "secrets.A.value: unknown; allowed here: command, env, file, timeout",
+        ),
+        ('[secrets.a-b]\nenv = "A"', "secrets.a-b: String should match pattern"),
+        ('[secrets.LD_PRELOAD]\nenv = "A"', "secrets.LD_PRELOAD: Value error, LD_PRELOAD means something to programs"),
+        ('[secrets.A]\nfile = "relative"', "secrets.A.file: String should match pattern"),
+        ('[secrets.A]\ncommand = "pass show a"', "secrets.A.command: Input should be a valid array"),
+    ],
+)
+def test_a_mistake_in_a_secret_is_told_without_a_value(tmp_path: Path, text: str, says: str) -> None:
+    write(tmp_path / "home" / "config.toml", text)
+    with pytest.raises(SettingsError) as caught:
+        read_settings({"home": tmp_path / "home"}, {}, tmp_path)
+    assert f"config.toml: {says}" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_secrets_in_the_projects_file_are_refused_since_no_worker_would_read_them(tmp_path: Path) -> None:
+    write(tmp_path / "surefoot.toml", '[secrets.A]\nenv = "A"')
+    with pytest.raises(
+        SettingsError, match=r"surefoot\.toml: secrets: cannot stand here: a worker .* move them to /h/"
+    ):
+        read_settings({"home": "/h"}, {}, tmp_path)
 
 
 def test_reading_settings_imports_neither_database_nor_temporal() -> None:

@@ -53,6 +53,13 @@ def test_the_same_workflow_id_used_again_is_another_task_with_another_workspace(
     assert second.result.summary.spend == first.result.summary.spend
 
 
+def test_a_secret_that_the_worker_does_not_know_ends_the_task_before_anything_is_paid(settings: Settings) -> None:
+    end = run(settings, rehearsed_spec(settings, SCRIPT, secrets=("NONE_SUCH",)), "task-secret")
+    assert (end.outcome.kind, end.outcome.error_type) == (OutcomeKind.FAILED, "SecretUnresolved")
+    assert "add [secrets.NONE_SUCH] with env, file or command to config.toml" in end.outcome.detail
+    assert [line for line in rehearsed_bill(settings) if line["effect_id"].startswith("task-secret:")] == []
+
+
 def test_a_script_that_has_no_answer_ends_not_finished(settings: Settings) -> None:
     spec = rehearsed_spec(settings, [reply("plan", plan("Write out.txt"))])
     spec = spec.model_copy(update={"bounds": spec.bounds.model_copy(update={"max_plan_versions": 1})})

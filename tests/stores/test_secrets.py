@@ -1,0 +1,127 @@
+"""A secret is resolved at the moment of use, from where the worker's settings say, or refused with what to do."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import SecretUnresolved
+from schemas.secrets import SecretSource
+from stores.masking import label
+from stores.secrets import KEPT_VALUES, Secrets, worker_secrets
+from stores.settings import read_settings
+from tests.support.processes import processes_with
+
+VALUE = "kx9-Tq7vB2mNzz01"
+
+
+def of(source: SecretSource, environ: dict[str, str] | None = None) -> Secrets:
+    return Secrets({"TOKEN": source}, environ or {})
+
+
+def printing(code: str, timeout_seconds: int = 10) -> SecretSource:
+    return SecretSource(command=(sys.executable, "-c", code), timeout_seconds=timeout_seconds)
+
+
+def refusal(secrets: Secrets) -> str:
+    with pytest.raises(SecretUnresolved) as caught:
+        secrets.resolve(["TOKEN"])
+    assert str(caught.value).startswith("secret TOKEN: ")
+    assert caught.value.__cause__ is None
+    return str(caught.value)
+
+
+def test_a_value_comes_from_a_variable_a_file_or_a_command(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{VALUE}\r\n")
+    for source in (
+        SecretSource(env="VARIABLE"),
+        SecretSource(file=str(tmp_path / "token")),
+        printing(f"print('{VALUE}')"),
+    ):
+        secrets = of(source, {"VARIABLE": VALUE})
+        assert secrets.mask(VALUE) == VALUE
+        assert secrets.resolve(["TOKEN"]) == {"TOKEN": VALUE}
+        assert secrets.mask(VALUE) == label("TOKEN")
+
+
+def test_a_value_that_rotates_is_read_anew_and_the_old_ones_stay_masked(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    secrets = of(SecretSource(file=str(file)))
+    values = [f"{VALUE}-{number}" for number in range(KEPT_VALUES + 4)]
+    for value in values:
+        file.write_text(value)
+        assert secrets.resolve(["TOKEN"]) == {"TOKEN": value}
+    for value in values[-KEPT_VALUES:]:
+        assert secrets.mask(value) == label("TOKEN")
+    assert secrets.mask(values[0]) == values[0], "memory has a bound"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("7%", "its value, from the environment variable VARIABLE, has 2 characters; fewer than 8 cannot be masked"),
+        ("short-7", "has 7 characters"),
+        ("", "is empty; put the value there"),
+        ("          ", "is empty"),
+        ("nul\x00inside", "holds a NUL character"),
+        ("x" * 40_000, "has more than 32,768 bytes"),
+        ("secret:TOKEN", "is part of its own name"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_with_the_reason_and_not_told(value: str, says: str) -> None:
+    said = refusal(of(SecretSource(env="VARIABLE"), {"VARIABLE": value}))
+    assert says in said
+    assert not value.strip() or value not in said.replace("secret TOKEN:", "")
+
+
+def test_what_does_not_resolve_says_where_and_what_to_do(tmp_path: Path) -> None:
+    assert "VARIABLE is not set in this worker; set it and restart the worker" in refusal(
+        of(SecretSource(env="VARIABLE"))
+    )
+    missing = refusal(of(SecretSource(file=str(tmp_path / "none"))))
+    assert f"{tmp_path}/none cannot be read: No such file or directory; put the value there" in missing
+    (tmp_path / "binary").write_bytes(b"\xff" * 20)
+    assert "is no UTF-8 text" in refusal(of(SecretSource(file=str(tmp_path / "binary"))))
+    assert "`/none/such` cannot be run: No such file" in refusal(of(SecretSource(command=("/none/such",))))
+    failing = refusal(of(printing(f"import sys; print('{VALUE}'); sys.exit('{VALUE}')")))
+    assert "ended with code 1; run it by hand where the worker runs" in failing
+    assert VALUE not in failing
+
+
+def test_a_name_that_is_not_configured_says_which_are() -> None:
+    with pytest.raises(SecretUnresolved, match=r"none of that name \(they have TOKEN\); add \[secrets.OTHER\]"):
+        of(SecretSource(env="VARIABLE")).resolve(["OTHER"])
+    with pytest.raises(SecretUnresolved, match=r"they have none at all"):
+        Secrets().resolve(["OTHER"])
+
+
+def test_a_command_that_hangs_is_ended_with_all_that_it_has_started() -> None:
+    token = "token-of-a-hanging-secret"
+    code = f"import subprocess; subprocess.run(['sh', '-c', 'sleep 600; : {token}'])"
+    begun = time.monotonic()
+    assert "did not end within 1 s" in refusal(of(printing(code, timeout_seconds=1)))
+    assert time.monotonic() - begun < 300
+    assert processes_with(token) == []
+
+
+def test_a_worker_knows_all_that_resolves_and_the_keys_in_its_environment(tmp_path: Path) -> None:
+    key, short = "sk-0123456789abcdef", "disabled"
+    environ = {"VARIABLE": VALUE, "EXAMPLE_API_KEY": key, "TRACE_TOKEN": short, "PATH": "/usr/bin:/usr/sbin:/bin"}
+    sources = {"TOKEN": SecretSource(env="VARIABLE"), "GONE": SecretSource(file=str(tmp_path / "gone"))}
+    secrets = Secrets(sources, environ)
+    problems = secrets.learn_all()
+    assert list(problems) == ["GONE"]
+    assert secrets.mask(f"{VALUE} {key} {short} {environ['PATH']}") == (
+        f"{label('TOKEN')} {label('EXAMPLE_API_KEY')} {short} {environ['PATH']}"
+    )
+    assert secrets.resolve(["TOKEN"]) == {"TOKEN": VALUE}, "one that does not resolve matters to no other"
+
+
+def test_settings_give_a_worker_its_secrets(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text('[secrets.TOKEN]\nenv = "VARIABLE"\n')
+    secrets = worker_secrets(read_settings({"home": home}, {}, tmp_path), {"VARIABLE": VALUE})
+    assert secrets.names == ("TOKEN",)
+    assert secrets.resolve(["TOKEN"]) == {"TOKEN": VALUE}
