@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 from schemas.base import clip
 from schemas.contract import ActivityRef
 from schemas.errors import ModelRateLimited, PayloadTooLarge, SurefootError
+from stores.files import storage_problem
 
 Service = TypeVar("Service")
 Request = TypeVar("Request", bound=BaseModel)
@@ -29,8 +30,9 @@ def implements(
 ) -> Callable[[Callable[[Service, Request], Awaitable[Reply]]], Callable[[Service, Request], Awaitable[Reply]]]:
     """Register an async method as the activity of ``ref``; the type checker compares request and reply.
 
-    A ``SurefootError`` becomes an ``ApplicationError`` of the same type name; anything else is a bug, which
-    Temporal retries within the class's attempts. A reply over 1 MB is a final ``PayloadTooLarge``.
+    A ``SurefootError`` becomes an ``ApplicationError`` of the same type name, and so does a disk that is full or
+    read-only; anything else is a bug, which Temporal retries within the class's attempts. A reply over 1 MB is a final
+    ``PayloadTooLarge``.
     """
 
     def decorate(
@@ -43,6 +45,11 @@ def implements(
                     return _bounded(ref.name, await method(self, request))
                 except SurefootError as error:
                     raise to_application_error(error) from error
+                except OSError as error:
+                    problem = storage_problem(error)
+                    if problem is None:
+                        raise
+                    raise to_application_error(problem) from error
 
         # wraps() leaves the method's annotations, from which Temporal takes the types of request and reply
         return activity.defn(name=ref.name)(run)

@@ -13,7 +13,8 @@ from client.problems import CommandError
 from client.session import say
 from schemas.errors import Final, Retryable
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
-from stores.database import UnknownRevision
+from stores.database import DatabaseRefused
+from stores.files import storage_problem
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable
 
@@ -43,11 +44,15 @@ def _report(error: Exception, settings: Settings | None) -> int:
     if isinstance(error, SettingsError):
         say(str(error))
         return EXIT_BAD_INPUT
-    if isinstance(error, ServerUnreachable | UnknownRevision | Retryable | Final):
+    if isinstance(error, ServerUnreachable | DatabaseRefused | Retryable | Final):
         say(str(error))
         return EXIT_PREREQUISITE
     if isinstance(error, RPCError):
         say(f"the Temporal server answers {error.status.name.lower()}: {error.message}; try `surefoot doctor`")
+        return EXIT_PREREQUISITE
+    problem = storage_problem(error) if isinstance(error, OSError) else None
+    if problem:
+        say(str(problem))
         return EXIT_PREREQUISITE
     say(f"a fault of Surefoot: {type(error).__name__}: {error}{_logged(error, settings)}")
     return EXIT_FAILED

@@ -18,9 +18,10 @@ from temporalio.worker import Worker
 
 from activities.model.port import Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
+from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import ArtifactStore
-from stores.database import UnknownRevision
+from stores.database import DatabaseRefused
 from stores.ledger import Ledger
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
@@ -40,10 +41,10 @@ class Serves(StrEnum):
 
 
 def make_parts(settings: Settings, model: Gateway | None) -> Parts:
-    """Open the stores, and choose who answers for models."""
+    """Open the stores, and choose who answers for models. Raises LedgerUnavailable, DatabaseRefused."""
     artifacts = ArtifactStore(settings.artifacts_dir)
     gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.rehearsed_record), models=model)
-    return Parts(ledger=Ledger(settings.database_url), artifacts=artifacts, gateways=gateways)
+    return Parts(ledger=Ledger(settings.database_url, patient=True), artifacts=artifacts, gateways=gateways)
 
 
 def load_model_gateway() -> Gateway | None:
@@ -93,7 +94,7 @@ def main() -> int:
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
         parts = make_parts(settings, load_model_gateway() if asks_models else None)
         asyncio.run(serve(settings, parts, flags.role))
-    except (SettingsError, ServerUnreachable, UnknownRevision) as error:
+    except (SettingsError, ServerUnreachable, DatabaseRefused, LedgerUnavailable, StorageUnavailable) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_PREREQUISITE
     return 0
