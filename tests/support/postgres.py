@@ -16,6 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+HOST = "127.0.0.1"
 USER = "surefoot"
 PASSWORD = "correct-horse-battery"
 STARTING_SECONDS = 60
@@ -25,13 +26,13 @@ RELAXED = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_conn
 class PostgresServer:
     """One server; ``kill`` is a SIGKILL of all of it, ``start`` brings it back on the same folder and address."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, listens_on: str = HOST) -> None:
         self._programs = _programs()
         self._folder = Path(tempfile.mkdtemp(prefix="surefoot-postgres-"))
         self._as_user = _unprivileged(self._folder)
         self._names = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
-        self.host = host
+        self._listens_on = listens_on
         self.port = _free_port()
         self._initialize()
 
@@ -58,7 +59,7 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start it, and wait until it lets somebody in."""
-        command: list[str | Path] = [self._programs / "postgres", "-D", self._folder / "data", "-h", self.host]
+        command: list[str | Path] = [self._programs / "postgres", "-D", self._folder / "data", "-h", self._listens_on]
         command += ["-p", str(self.port), "-k", self._folder]
         for setting in RELAXED:
             command += ["-c", setting]
@@ -97,7 +98,7 @@ class PostgresServer:
 
     def url(self, database: str) -> str:
         """Return the address of a database, with its password."""
-        return f"postgresql://{USER}:{PASSWORD}@{self.host}:{self.port}/{database}"
+        return f"postgresql://{USER}:{PASSWORD}@{HOST}:{self.port}/{database}"
 
     def fresh(self, **options: str) -> str:
         """Make an empty database and return its address; ``options`` are those of CREATE DATABASE."""
@@ -109,9 +110,9 @@ class PostgresServer:
 
 
 @contextlib.contextmanager
-def running_postgres(host: str = "127.0.0.1") -> Iterator[PostgresServer]:
+def running_postgres(listens_on: str = HOST) -> Iterator[PostgresServer]:
     """Run a server for the length of a block."""
-    server = PostgresServer(host)
+    server = PostgresServer(listens_on)
     try:
         server.start()
         yield server
@@ -141,5 +142,5 @@ def _unprivileged(folder: Path) -> list[str]:
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
