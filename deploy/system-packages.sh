@@ -1,11 +1,18 @@
 #!/bin/sh
 # Installs the system packages that Surefoot needs, where it may; otherwise says the exact command.
+#   sh deploy/system-packages.sh       what everybody needs
+#   sh deploy/system-packages.sh dev   what only tests need
 # bubblewrap: the sandbox of workspaces. python3-venv: the environment, which Debian packages apart.
+# postgresql: tests start servers of their own; the one that Debian sets up on installation is left alone.
 set -eu
 
 missing=""
-command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
-"${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+if [ "${1:-}" = dev ]; then
+    command -v postgres >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing=" postgresql"
+else
+    command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+    "${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+fi
 [ -n "$missing" ] || exit 0
 
 command="apt-get install -y --no-install-recommends$missing"

@@ -22,6 +22,7 @@ from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from tests.support.judging import assert_bill_equation
 from tests.support.killing_worker import POINTS
+from tests.support.postgres import PostgresServer
 from tests.support.server import DevServer, client_of, running_server
 from tests.support.tasks import (
     WorkerProcess,
@@ -41,19 +42,30 @@ TOOLS = {
 }
 FINISH = {"tool": "write_file", "arguments": {"path": "out.txt", "content": "done\n"}}
 FAST = {("after_effect", "propose_action"), ("after_intent", "run")}  # one kill of each kind in every test run
+NAMES = {"sqlite": ("plan", "propose_action", *TOOLS), "postgresql": ("propose_action", "run")}
+"""What is killed at, with the ledger in each database: everything in one, one call of each kind in the other."""
 
 
 def cases() -> Iterator[object]:
-    """Yield every point for two model nodes and for one tool of each class."""
-    for name in ("plan", "propose_action", *TOOLS):
-        for point in POINTS:
-            marks = () if (point, name) in FAST else (pytest.mark.slow,)
-            yield pytest.param(point, name, marks=marks, id=f"{name}-{point}")
+    """Yield every point for model nodes and for tools."""
+    for database, names in NAMES.items():
+        for name in names:
+            for point in POINTS:
+                fast = database == "sqlite" and (point, name) in FAST
+                marks = () if fast else (pytest.mark.slow,)
+                yield pytest.param(database, point, name, marks=marks, id=f"{database}-{name}-{point}")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+def sqlite_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     with running_server(tmp_path_factory.mktemp("home")) as server:
+        asyncio.run(_ready(server))
+        yield server
+
+
+@pytest.fixture(scope="module")
+def postgresql_home(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Iterator[DevServer]:
+    with running_server(tmp_path_factory.mktemp("home"), database_url=postgres.fresh()) as server:
         asyncio.run(_ready(server))
         yield server
 
@@ -76,9 +88,11 @@ def script(tool: str) -> list[dict[str, object]]:
     ]
 
 
-@pytest.mark.parametrize(("point", "name"), list(cases()))
-def test_sigkill(home: DevServer, tmp_path: Path, point: str, name: str) -> None:
+@pytest.mark.parametrize(("database", "point", "name"), list(cases()))
+def test_sigkill(request: pytest.FixtureRequest, tmp_path: Path, database: str, point: str, name: str) -> None:
+    home: DevServer = request.getfixturevalue(f"{database}_home")
     settings = home.settings
+    assert settings.database_url.startswith(database)
     flag = tmp_path / "killed"
     kill = json.dumps({"point": point, "name": name, "nth": 1, "flag": str(flag)})
     tool = name if name in TOOLS else "run"

@@ -19,18 +19,15 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from schemas.contract import workspace_queue
 from schemas.effects import EffectState
-from schemas.outcome import OutcomeKind
 from schemas.workspace import WorkspaceKind
-from stores.records import EffectRow
 from stores.running import SERVER_FILE, ServerRecord, read_record
 from stores.settings import Settings
-from tests.proof.bench import Ended, Handle, ended, lines_of, rows_of, start, with_client
-from tests.proof.counting import FILE, counting_spec
+from tests.proof.bench import Handle, ended, start, with_client
+from tests.proof.counting import counting_spec, judge
 from tests.support.hosts import Host, two_hosts
-from tests.support.judging import assert_bill_equation, tally
 from tests.support.postgres import running_postgres
 from tests.support.server import DevServer, client_of, settings_of
-from tests.support.tasks import WorkerProcess, rehearsed_bill, workspace_spec
+from tests.support.tasks import WorkerProcess, workspace_spec
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -138,14 +135,3 @@ async def completions(handle: Handle) -> list[tuple[float, str]]:
             continue
         found.append((event.event_time.ToMicroseconds() / 1e6, identity.rpartition("@")[2]))
     return found
-
-
-def judge(settings: Settings, end: Ended) -> list[EffectRow]:
-    """Check a task from outside: finished, nothing done twice or lost, every micro-dollar accounted for."""
-    assert end.outcome.kind is OutcomeKind.FINISHED, end.outcome
-    rows = rows_of(settings, end.first_run_id)
-    assert not [row for row in rows if row.state is EffectState.INTENT]
-    result = tally(rows, lines_of(end.root / FILE))
-    assert (result.lost, result.doubled) == ((), ())
-    assert_bill_equation(rows, rehearsed_bill(settings), end.spend_microusd)
-    return rows
