@@ -16,6 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from stores.running import process_of
+from tests.support.processes import eventually
+
 HOST = "127.0.0.1"
 USER = "surefoot"
 PASSWORD = "correct-horse-battery"
@@ -80,10 +83,14 @@ class PostgresServer:
 
     def kill(self) -> None:
         """End every process of it with SIGKILL, as a power cut would."""
-        if self._process is not None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        all_of_it = [self._process.pid, *_children(self._process.pid)]
+        for pid in all_of_it:  # in this order: it would start what has ended anew
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        assert eventually(lambda: not any(process_of(pid) for pid in all_of_it))
 
     def stop(self) -> None:
         """Stop it at once, in good order for a database: every connection is broken, nothing is written any more."""
@@ -138,6 +145,18 @@ def _unprivileged(folder: Path) -> list[str]:
     os.chown(folder, user.pw_uid, user.pw_gid)
     folder.chmod(0o755)
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"]
+
+
+def _children(parent: int) -> list[int]:
+    """Return the processes that ``parent`` has started: each leads a group of its own."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == parent:
+                    found.append(int(folder.name))
+    return found
 
 
 def _free_port() -> int:
