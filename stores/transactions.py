@@ -32,10 +32,11 @@ class Transactions:
     def write(self, work: Work[Value], patience_seconds: float = 0.0, *, repeatable: bool = False) -> Value:
         """Return what ``work`` returns, once what it wrote is kept.
 
-        Where the database goes away the work is tried again for as long as the patience lasts. Where it goes away
+        Where the database goes away the work is tried again for as long as the patience lasts. Where a server goes away
         under the commit nobody can tell whether the work is kept: only ``repeatable`` work is tried again then.
         """
-        return self._run(work, {}, patience_seconds, repeatable=repeatable)
+        in_a_file = self._engine.dialect.name == "sqlite"  # a commit that fails there is not kept
+        return self._run(work, {}, patience_seconds, repeatable=repeatable or in_a_file)
 
     def _run(self, work: Work[Value], options: dict[str, Any], patience_seconds: float, *, repeatable: bool) -> Value:
         deadline = time.monotonic() + patience_seconds
