@@ -43,13 +43,13 @@ def implements(
             async with _heartbeats(ref.cls.heartbeat_seconds is not None):
                 try:
                     return _bounded(ref.name, await method(self, request))
-                except SurefootError as error:
-                    raise to_application_error(error) from error
+                except SurefootError as error:  # its causes' traces would make the server cut type and message away
+                    raise to_application_error(error) from None
                 except OSError as error:
                     problem = storage_problem(error)
                     if problem is None:
                         raise
-                    raise to_application_error(problem) from error
+                    raise to_application_error(problem) from None
 
         # wraps() leaves the method's annotations, from which Temporal takes the types of request and reply
         return activity.defn(name=ref.name)(run)
