@@ -67,6 +67,10 @@ $(VENV)/.production: requirements/production.lock | $(VENV)/.core
 	$(PIP) --require-hashes --no-deps -r requirements/production.lock
 	@touch $@
 
-$(VENV)/.dev: requirements/all.lock | $(VENV)/.core
+$(VENV)/.dev-system: deploy/system-packages.sh | $(VENV)/.system
+	sh deploy/system-packages.sh dev
+	@touch $@
+
+$(VENV)/.dev: requirements/all.lock | $(VENV)/.core $(VENV)/.dev-system
 	$(PIP) --require-hashes --no-deps -r requirements/all.lock
 	@touch $@

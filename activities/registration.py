@@ -15,6 +15,7 @@ from activities.telemetry import attempt
 from schemas.base import clip
 from schemas.contract import ActivityRef
 from schemas.errors import ModelRateLimited, PayloadTooLarge, SurefootError
+from stores.files import storage_problem
 
 Service = TypeVar("Service")
 Request = TypeVar("Request", bound=BaseModel)
@@ -30,8 +31,9 @@ def implements(
 ) -> Callable[[Callable[[Service, Request], Awaitable[Reply]]], Callable[[Service, Request], Awaitable[Reply]]]:
     """Register an async method as the activity of ``ref``; the type checker compares request and reply.
 
-    A ``SurefootError`` becomes an ``ApplicationError`` of the same type name; anything else is a bug, which
-    Temporal retries within the class's attempts. A reply over 1 MB is a final ``PayloadTooLarge``.
+    A ``SurefootError`` becomes an ``ApplicationError`` of the same type name, and so does a disk that is full or
+    read-only; anything else is a bug, which Temporal retries within the class's attempts. A reply over 1 MB is a final
+    ``PayloadTooLarge``.
     """
 
     def decorate(
@@ -43,8 +45,13 @@ def implements(
                 try:
                     with attempt(ref.name):
                         return _bounded(ref.name, await method(self, request))
-                except SurefootError as error:
-                    raise to_application_error(error) from error
+                except SurefootError as error:  # its causes' traces would make the server cut type and message away
+                    raise to_application_error(error) from None
+                except OSError as error:
+                    problem = storage_problem(error)
+                    if problem is None:
+                        raise
+                    raise to_application_error(problem) from None
 
         # wraps() leaves the method's annotations, from which Temporal takes the types of request and reply
         return activity.defn(name=ref.name)(run)

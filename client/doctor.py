@@ -20,7 +20,7 @@ from schemas.contract import workspace_queue
 from schemas.errors import LedgerUnavailable, SecretUnresolved
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from schemas.workspace import WorkspaceKind
-from stores.database import UnknownRevision
+from stores.database import DatabaseRefused, shown
 from stores.ledger import Ledger
 from stores.model_prices import key_variable
 from stores.sandbox_probe import probe_sandbox
@@ -98,11 +98,14 @@ def _home(settings: Settings) -> Finding:
 
 
 def _database(settings: Settings) -> Finding:
+    name = shown(settings.database_url)
     try:
         rows = Ledger(settings.database_url).runs(1)
-    except (LedgerUnavailable, UnknownRevision, SQLAlchemyError, OSError) as error:
-        return Finding(FAIL, "database", str(error), "set SUREFOOT_DATABASE_URL, or move the file away")
-    return Finding(OK, "database", f"{settings.database_url}" + ("" if rows else ", no ended runs yet"))
+    except (LedgerUnavailable, DatabaseRefused, SQLAlchemyError, OSError) as error:
+        ours = settings.database_url.startswith("sqlite:")
+        mend = "or move the file away" if ours else "or start that database and let this user in"
+        return Finding(FAIL, "database", str(error), f"set SUREFOOT_DATABASE_URL, {mend}")
+    return Finding(OK, "database", name + ("" if rows else ", no ended runs yet"))
 
 
 def _program(settings: Settings) -> Finding:

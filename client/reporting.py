@@ -1,7 +1,6 @@
 """Where every command's errors end: three audiences, three exit codes, no traceback on the terminal."""
 
 import contextlib
-import errno
 import os
 import traceback
 from collections.abc import Callable
@@ -14,16 +13,13 @@ from client.problems import CommandError
 from client.session import say
 from schemas.errors import Final, Retryable
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
-from stores.database import UnknownRevision
+from stores.database import DatabaseRefused
+from stores.files import storage_problem
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable
 from stores.tracing import TelemetryUnavailable
 
 EXIT_INTERRUPTED = 130
-OF_THE_MACHINE = frozenset(
-    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO}
-)
-"""Errors of the operating system that whoever runs the machine can mend."""
 
 
 def carry_out(home: Path | None, command: Callable[[Settings], int]) -> int:
@@ -43,22 +39,19 @@ def carry_out(home: Path | None, command: Callable[[Settings], int]) -> int:
 
 
 def _report(error: Exception, settings: Settings | None) -> int:
+    if isinstance(error, OSError):
+        error = storage_problem(error) or error
     if isinstance(error, CommandError):
         say(str(error))
         return error.exit_code
     if isinstance(error, SettingsError):
         say(str(error))
         return EXIT_BAD_INPUT
-    if isinstance(error, ServerUnreachable | TelemetryUnavailable | UnknownRevision):
+    if isinstance(error, ServerUnreachable | TelemetryUnavailable | DatabaseRefused):
         say(str(error))
         return EXIT_PREREQUISITE
     if isinstance(error, Retryable | Final):
         say(f"{type(error).__name__}: {error}; `surefoot doctor` says what works here")
-        return EXIT_PREREQUISITE
-    if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
-        place = f"{error.filename}: " if error.filename else ""
-        home = f" (data folder: {settings.home})" if settings else ""
-        say(f"{place}{error.strerror}{home}; make it writable, make room, or set SUREFOOT_HOME; try `surefoot doctor`")
         return EXIT_PREREQUISITE
     if isinstance(error, RPCError):
         say(f"the Temporal server answers {error.status.name.lower()}: {error.message}; try `surefoot doctor`")

@@ -1,12 +1,21 @@
 #!/bin/sh
 # Installs the system packages that Surefoot needs, where it may; otherwise says the exact command.
+#   sh deploy/system-packages.sh       what everybody needs
+#   sh deploy/system-packages.sh dev   what only tests need
 # bubblewrap: the sandbox of workspaces. python3-venv: the environment, which Debian packages apart.
+# postgresql: tests start servers of their own; the one that Debian sets up on installation is left alone.
 set -eu
 
 missing=""
-command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
-"${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
-[ "${1:-}" != dev ] || command -v promtool >/dev/null 2>&1 || missing="$missing prometheus"  # checks deploy/prometheus
+if [ "${1:-}" = dev ]; then
+    command -v postgres >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing=" postgresql"
+    command -v promtool >/dev/null 2>&1 || missing="$missing prometheus"
+    command -v dockerd >/dev/null 2>&1 || missing="$missing docker.io"
+    command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
+else
+    command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+    "${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+fi
 [ -n "$missing" ] || exit 0
 
 command="apt-get install -y --no-install-recommends$missing"

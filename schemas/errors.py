@@ -3,7 +3,7 @@
 SurefootError
 ├── Retryable: Temporal tries again, since nothing was billed and nothing was done
 │   ├── ModelRateLimited, ModelUnreachable
-│   └── WorkspaceUnavailable, LedgerUnavailable
+│   └── WorkspaceUnavailable, LedgerUnavailable, StorageUnavailable
 └── Final: trying again cannot help; an operator must act, or it is a bug
     ├── ModelUnanswered, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
     ├── InputRefused, PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid, UnknownTool
@@ -50,6 +50,10 @@ class WorkspaceUnavailable(Retryable):
 
 class LedgerUnavailable(Retryable):
     """The database does not answer."""
+
+
+class StorageUnavailable(Retryable):
+    """A file of ours cannot be written or read: the disk is full, read-only, or the folder is not ours."""
 
 
 class ModelUnanswered(Final):

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, update
 
 from schemas.budget import Reservation, Spend
 from schemas.effects import (
@@ -22,6 +22,22 @@ from stores.sums import METERS, move, spend_of
 from stores.tables import EFFECTS
 
 _E = EFFECTS.c
+
+
+def lock_chain(connection: Connection, first_run_id: str) -> None:
+    """Let no other transaction write to this chain until this one ends.
+
+    Everything that is decided by what a chain has spent is decided under this lock. SQLite has one writer anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(first_run_id, 0))))
+
+
+def lock_chain_of(connection: Connection, effect_id: str) -> None:
+    """Likewise for the chain of an effect that has a row; nothing where it has none."""
+    if connection.dialect.name == "postgresql":
+        lock = func.pg_advisory_xact_lock(func.hashtextextended(_E.first_run_id, 0))
+        connection.execute(select(lock).where(_E.effect_id == effect_id))
 
 
 def find(connection: Connection, intent: Intent) -> Row[Any] | None:
@@ -87,6 +103,16 @@ def compare_and_set(connection: Connection, effect_id: str, fence: int, values: 
     if "state" in values:
         move(connection, row.first_run_id, row._mapping, {**row._mapping, **values})
     return True
+
+
+def is_settled_as(connection: Connection, effect_id: str, fence: int, result: EffectResult) -> bool:
+    """Whether this very result of this claim stands in the row: the answer to a commit whose answer was lost."""
+    row = connection.execute(select(EFFECTS).where(_E.effect_id == effect_id, _E.fence == fence)).first()
+    return (
+        row is not None
+        and (row.state, row.outcome_json) == (result.state.value, result.outcome_json)
+        and spend_of(row) == result.charged
+    )
 
 
 def record_late(connection: Connection, effect_id: str, fence: int, result: EffectResult) -> None:

@@ -1,12 +1,9 @@
 """The ledger of effects: what may happen is claimed here first, and what happened is written here once."""
 
-import contextlib
-from collections.abc import Iterator
+import weakref
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, select
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.budget import Spend, add, exceeded
 from schemas.effects import (
@@ -19,27 +16,42 @@ from schemas.effects import (
     OpenedAs,
     ProcessGroup,
 )
-from schemas.errors import LedgerUnavailable
+from schemas.errors import Fenced
 from schemas.lenient import read_reply
 from stores import claims, sums
-from stores.database import READ_ONLY, migrate, open_database
+from stores.database import migrate, open_database
 from stores.records import EffectRow, RunRow, UnsettledEffect
 from stores.tables import EFFECTS, RUNS
+from stores.transactions import Transactions
+
+PATIENCE_SECONDS = 15.0
+"""How long a worker's call waits for a database that is away."""
+RESULT_PATIENCE_SECONDS = 40.0
+"""How long a result waits for it: what was paid for is not thrown away, and asked for again, for a restart's sake.
+
+Both fit into the minute that an activity has beyond its request's own time-out.
+"""
 
 
 class Ledger:
     """Claims, results and sums of effects, and the runs that ended; several processes may use one database at once.
 
-    Every method raises LedgerUnavailable where the database does not answer; nothing is written then.
+    Every method raises LedgerUnavailable where the database does not answer. Nothing is written then, except where it
+    went away under the very commit: the next ``open`` tells.
     """
 
-    def __init__(self, engine_or_url: Engine | str) -> None:
-        """Use an engine of ``open_database``, or open (and migrate) the database at a URL."""
+    def __init__(self, engine_or_url: Engine | str, *, patient: bool = False) -> None:
+        """Use an engine of ``open_database``, or open (and migrate) the database at a URL.
+
+        A ``patient`` ledger waits for a database that is away, as long as the two constants say; not here, though.
+        """
         if isinstance(engine_or_url, str):
             migrate(engine_or_url)
-            self._engine = open_database(engine_or_url)
-        else:
-            self._engine = engine_or_url
+            engine_or_url = open_database(engine_or_url)
+            weakref.finalize(self, engine_or_url.dispose)  # the connections are ours alone: they end with us
+        self._transactions = Transactions(engine_or_url)
+        self._patience = PATIENCE_SECONDS if patient else 0.0
+        self._result_patience = RESULT_PATIENCE_SECONDS if patient else 0.0
 
     def open(self, intent: Intent) -> Opened:
         """Claim an effect, or say why not; the reservation counts from here on.
@@ -47,7 +59,9 @@ class Ledger:
         A new or released effect is NEW, or OVER_LIMIT (nothing is written). An effect that an earlier attempt
         claimed and did not end is DANGLING and now ours: the earlier attempt can write no more. Raises EffectMismatch.
         """
-        with self._writing() as connection:
+
+        def work(connection: Connection) -> Opened:
+            claims.lock_chain(connection, intent.key.first_run_id)
             row = claims.find(connection, intent)
             if row is not None and row.state != EffectState.RELEASED:
                 return claims.pick_up(connection, row)
@@ -59,19 +73,25 @@ class Ledger:
             fence = claims.claim(connection, intent, row, EffectState.INTENT, spend)
             return Opened(how=OpenedAs.NEW, fence=fence)
 
+        return self._transactions.write(work, self._patience)
+
     def void(self, intent: Intent) -> Opened:
         """Say that an effect that was never claimed, or was released, never will happen; otherwise like ``open``.
 
         For a reconciler that finds no claim: a first attempt that comes late finds the effect VOID and does not act.
         The answer is never NEW and never OVER_LIMIT. Raises EffectMismatch.
         """
-        with self._writing() as connection:
+
+        def work(connection: Connection) -> Opened:
+            claims.lock_chain(connection, intent.key.first_run_id)
             row = claims.find(connection, intent)
             if row is not None and row.state != EffectState.RELEASED:
                 return claims.pick_up(connection, row)
             fence = claims.claim(connection, intent, row, EffectState.VOID, Spend())
             result = EffectResult(state=EffectState.VOID, charged=Spend())
             return Opened(how=OpenedAs.SETTLED, fence=fence, result=result)
+
+        return self._transactions.write(work, self._patience, repeatable=True)
 
     def note(
         self, effect_id: str, fence: int, *, process: ProcessGroup | None = None, marker_json: str | None = None
@@ -87,9 +107,12 @@ class Ledger:
     def confirm(self, effect_id: str, fence: int) -> None:
         """Make sure, immediately before acting, that the claim still holds. Raises Fenced."""
         held = select(EFFECTS.c.effect_id).where(*claims.claim_holds(effect_id, fence))
-        with self._reading() as connection:
+
+        def work(connection: Connection) -> None:
             if not connection.execute(held).first():
                 raise claims.fenced(connection, effect_id, fence)
+
+        self._transactions.read(work, self._patience)
 
     def close(self, effect_id: str, fence: int, result: EffectResult) -> None:
         """Write the result, once. Raises Fenced where the claim is lost; the result is then kept as late."""
@@ -101,12 +124,21 @@ class Ledger:
             "outcome_json": result.outcome_json,
             "settled_at": claims.clock(),
         }
-        with self._writing() as connection:
-            lost = not claims.compare_and_set(connection, effect_id, fence, settled)
-            if lost:
-                claims.record_late(connection, effect_id, fence, result)
-                problem = claims.fenced(connection, effect_id, fence)
-        if lost:  # outside of the transaction, which has to keep the late result
+        tries = 0
+
+        def work(connection: Connection) -> Fenced | None:
+            nonlocal tries
+            tries += 1
+            claims.lock_chain_of(connection, effect_id)
+            if claims.compare_and_set(connection, effect_id, fence, settled):
+                return None
+            if tries > 1 and claims.is_settled_as(connection, effect_id, fence, result):
+                return None  # the commit of the try before was kept, and its answer lost
+            claims.record_late(connection, effect_id, fence, result)
+            return claims.fenced(connection, effect_id, fence)
+
+        problem = self._transactions.write(work, self._result_patience, repeatable=True)
+        if problem:  # outside of the transaction, which has to keep the late result
             raise problem
 
     def release(self, effect_id: str, fence: int) -> None:
@@ -115,30 +147,38 @@ class Ledger:
 
     def totals(self, first_run_id: str) -> LedgerTotals:
         """Return the chain's sums; zero for a chain without effects."""
-        with self._reading() as connection:
-            return sums.totals(connection, first_run_id)
+        return self._transactions.read(lambda connection: sums.totals(connection, first_run_id), self._patience)
 
     def unsettled(self, first_run_id: str) -> list[UnsettledEffect]:
         """Return the chain's effects that were claimed and have no result."""
         query = claims.of_chain(first_run_id).where(EFFECTS.c.state == EffectState.INTENT)
-        with self._reading() as connection:
+
+        def work(connection: Connection) -> list[UnsettledEffect]:
             return [
                 UnsettledEffect(effect_id=row.effect_id, name=row.name, process=claims.process_of(row))
                 for row in connection.execute(query)
             ]
 
+        return self._transactions.read(work, self._patience)
+
     def rows(self, first_run_id: str) -> list[EffectRow]:
         """Return all effects of the chain, in the order in which they were claimed."""
-        with self._reading() as connection:
+
+        def work(connection: Connection) -> list[EffectRow]:
             return [claims.effect_row(row) for row in connection.execute(claims.of_chain(first_run_id))]
+
+        return self._transactions.read(work, self._patience)
 
     def record_run(self, row: RunRow) -> None:
         """Write an ended run once; a second record of the same run id changes nothing."""
         known = select(RUNS.c.number).where(RUNS.c.run_id == row.run_id)
         identity = row.model_dump(include={"run_id", "first_run_id", "workflow_id"})
-        with self._writing() as connection:
+
+        def work(connection: Connection) -> None:
             if not connection.execute(known).first():
                 connection.execute(RUNS.insert().values(**identity, record_json=row.model_dump_json()))
+
+        self._transactions.write(work, self._patience, repeatable=True)
 
     def run(self, workflow_id: str) -> RunRow | None:
         """Return the run of that workflow id that was recorded last, or None."""
@@ -151,29 +191,18 @@ class Ledger:
 
     def _runs(self, query: Select[Any], limit: int) -> list[RunRow]:
         newest = query.order_by(RUNS.c.number.desc()).limit(limit)
-        with self._reading() as connection:
+
+        def work(connection: Connection) -> list[RunRow]:
             read = [read_reply(RunRow, row.record_json).value for row in connection.execute(newest)]
-        return [row for row in read if row is not None]  # a newer worker's may tell of an end that is unknown here
+            return [row for row in read if row is not None]  # a newer worker's may tell of an end unknown here
+
+        return self._transactions.read(work, self._patience)
 
     def _write(self, effect_id: str, fence: int, values: dict[str, Any]) -> None:
-        with self._writing() as connection:
+        def work(connection: Connection) -> None:
+            claims.lock_chain_of(connection, effect_id)
             if not claims.compare_and_set(connection, effect_id, fence, values):
                 raise claims.fenced(connection, effect_id, fence)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        with _answering(), self._engine.begin() as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with _answering(), self._engine.connect() as connection:
-            yield connection.execution_options(**READ_ONLY)
-
-
-@contextlib.contextmanager
-def _answering() -> Iterator[None]:
-    try:
-        yield
-    except (OperationalError, PoolTimeout) as error:
-        raise LedgerUnavailable(f"the ledger's database does not answer: {getattr(error, 'orig', error)}") from error
+        # a note may be written twice; a claim that was given back is not given back again
+        self._transactions.write(work, self._patience, repeatable="state" not in values)

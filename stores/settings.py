@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from platformdirs import user_data_dir
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from schemas.base import Frozen
 from schemas.models import Tier
@@ -32,6 +32,14 @@ ADDRESSES = {
 Source = tuple[str, dict[str, Any]]
 
 
+_SQLITE_URL = re.compile(r"sqlite:////[^?]+")
+_POSTGRES_URL = re.compile(r"postgresql(\+psycopg)?://([^/?#@\s]*@)?[^/?#@\s]*/[^/?#@\s]+(\?[^#@\s]+)?")
+_DATABASE_URLS = (
+    "must be sqlite:////absolute/path or postgresql://user@host/database; a password may stand in it (user:password@, "
+    "its special characters percent-encoded), in PGPASSWORD or in ~/.pgpass"
+)
+
+
 class SettingsError(Exception):
     """Settings that cannot be used; the message names the file or variable, the field, and what is allowed."""
 
@@ -43,6 +51,13 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+def _known_database(url: str) -> str:
+    """Refuse what is no URL of ours, and a password where it would be shown."""
+    if _SQLITE_URL.fullmatch(url) or (_POSTGRES_URL.fullmatch(url) and "password=" not in url):
+        return url
+    raise ValueError(_DATABASE_URLS)
 
 
 class TelemetrySettings(Frozen):
@@ -63,8 +78,9 @@ class Settings(Frozen):
 
     home: Path
     """The data folder."""
-    database_url: Annotated[str, Field(pattern=r"^sqlite:////[^?]+$")]
-    """The ledger's database, as ``sqlite:////absolute/path``; ``<home>/surefoot.db`` where it is left out."""
+    database_url: Annotated[str, AfterValidator(_known_database), Field(repr=False)]
+    """The ledger's database, as ``sqlite:////absolute/path`` or ``postgresql://user@host/database``;
+    ``<home>/surefoot.db`` where it is left out. It may hold a password: show it with ``stores.database.shown``."""
     queue_prefix: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=60)] = "surefoot"
     """Name of the main task queue, and the beginning of every other queue's name."""
     tiers: Annotated[dict[Tier, TierSettings], Field(default_factory=dict)]
@@ -216,7 +232,7 @@ def _line(problem: dict[str, Any], sources: list[Source]) -> str:
     if problem["type"] == "extra_forbidden":
         message = f"unknown; allowed here: {', '.join(_allowed(loc[:-1]))}"
     elif loc == ("database_url",):
-        message = "must be sqlite:////absolute/path"
+        message = _DATABASE_URLS
     elif problem["type"] == "string_pattern_mismatch" and loc in ADDRESSES:
         message = f"must be an address, as {ADDRESSES[loc]}"
     return f"{_place(name, loc)}: {message}"

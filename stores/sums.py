@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects import postgresql, sqlite
 
 from schemas.budget import Spend, add
 from schemas.effects import EffectState, LedgerTotals
@@ -13,12 +13,19 @@ from stores.tables import CHAIN_SUMS
 METERS = tuple(Spend.model_fields)
 _SUMMED = ("reserved_microusd", *(f"spend_{meter}" for meter in METERS))
 
+
+def _counting(new: Any) -> Any:
+    return new.on_conflict_do_update(
+        index_elements=["first_run_id", "state"],
+        set_={name: CHAIN_SUMS.c[name] + new.excluded[name] for name in ("effects", *_SUMMED)},
+    )
+
+
 # built once: building it costs several times as much as running it
-_NEW = insert(CHAIN_SUMS)
-_COUNT = _NEW.on_conflict_do_update(
-    index_elements=["first_run_id", "state"],
-    set_={name: CHAIN_SUMS.c[name] + _NEW.excluded[name] for name in ("effects", *_SUMMED)},
-)
+_COUNT = {
+    "sqlite": _counting(sqlite.insert(CHAIN_SUMS)),
+    "postgresql": _counting(postgresql.insert(CHAIN_SUMS)),
+}
 
 
 def spend_of(row: Row[Any]) -> Spend:
@@ -29,7 +36,9 @@ def spend_of(row: Row[Any]) -> Spend:
 def move(connection: Connection, first_run_id: str, before: Mapping[Any, Any] | None, after: Mapping[Any, Any]) -> None:
     """Count an effect as ``after`` and no longer as ``before``; both name state, reservation and spend."""
     counted = [(after, 1)] if before is None else [(before, -1), (after, 1)]
-    connection.execute(_COUNT, [_counted(first_run_id, effect, sign) for effect, sign in counted])
+    connection.execute(
+        _COUNT[connection.dialect.name], [_counted(first_run_id, effect, sign) for effect, sign in counted]
+    )
 
 
 def totals(connection: Connection, first_run_id: str) -> LedgerTotals:

@@ -3,12 +3,14 @@
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Text
 
 METADATA = MetaData()
+# SQLite numbers the rows itself only where the key's type is spelled INTEGER
+NUMBER = BigInteger().with_variant(Integer(), "sqlite")
 
 EFFECTS = Table(
     "effects",
     METADATA,
     # the order in which effects were claimed
-    Column("number", Integer, primary_key=True),
+    Column("number", NUMBER, primary_key=True),
     Column("effect_id", String, nullable=False, unique=True),
     Column("workflow_id", String, nullable=False),
     Column("run_id", String, nullable=False),
@@ -55,7 +57,7 @@ CHAIN_SUMS = Table(
 RUNS = Table(
     "runs",
     METADATA,
-    Column("number", Integer, primary_key=True),
+    Column("number", NUMBER, primary_key=True),
     Column("run_id", String, nullable=False, unique=True),
     Column("first_run_id", String, nullable=False),
     Column("workflow_id", String, nullable=False, index=True),

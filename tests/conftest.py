@@ -1,9 +1,10 @@
-"""Shared by all tests: one real Temporal server for the session, killed at its end."""
+"""Shared by all tests: one real Temporal server and one real PostgreSQL for the session, killed at its end."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.server import DevServer, running_server
 
 
@@ -11,4 +12,11 @@ from tests.support.server import DevServer, running_server
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     """A dev server on a file of its own."""
     with running_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of its own; a test that stops it starts one for itself."""
+    with running_postgres() as running:
         yield running

@@ -19,9 +19,10 @@ from temporalio.worker import Worker
 
 from activities.model.port import Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
+from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import ArtifactStore
-from stores.database import UnknownRevision
+from stores.database import DatabaseRefused
 from stores.ledger import Ledger
 from stores.secrets import Secrets, worker_secrets
 from stores.settings import Settings, SettingsError, load_settings
@@ -36,6 +37,12 @@ log = logging.getLogger("surefoot.worker")
 WITHOUT_LITELLM = """serve rehearsed models only, and start faster. Give such a worker a queue of its own: calls of real
 models reach it as well, and it leaves them to their next attempt"""
 
+REFUSALS = (
+    *(SettingsError, ServerUnreachable, TelemetryUnavailable),
+    *(DatabaseRefused, LedgerUnavailable, StorageUnavailable),
+)
+"""What keeps a worker from starting; each says what to do about it."""
+
 
 class Serves(StrEnum):
     """What a worker process serves."""
@@ -46,10 +53,13 @@ class Serves(StrEnum):
 
 
 def make_parts(settings: Settings, model: Gateway | None, secrets: Secrets | None = None) -> Parts:
-    """Open the stores, and choose who answers for models. What ``secrets`` knows is masked in all of it."""
+    """Open the stores, and choose who answers for models. What ``secrets`` knows is masked in all of it.
+
+    Raises LedgerUnavailable, DatabaseRefused.
+    """
     artifacts = ArtifactStore(settings.artifacts_dir, secrets=secrets)
     gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.rehearsed_record), models=model)
-    return Parts(ledger=Ledger(settings.database_url), artifacts=artifacts, gateways=gateways)
+    return Parts(ledger=Ledger(settings.database_url, patient=True), artifacts=artifacts, gateways=gateways)
 
 
 def learn(secrets: Secrets) -> None:
@@ -107,7 +117,7 @@ def main() -> int:
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
         parts = make_parts(settings, load_model_gateway(secrets) if asks_models else None, secrets)
         asyncio.run(serve(settings, parts, flags.role))
-    except (SettingsError, ServerUnreachable, TelemetryUnavailable, UnknownRevision) as error:
+    except REFUSALS as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_PREREQUISITE
     finally:

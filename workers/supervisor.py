@@ -22,6 +22,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import ConnectConfig, RPCError, ServiceClient
 
 from schemas.base import rebuild
+from schemas.errors import StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.running import (
     SERVER_FILE,
@@ -284,7 +285,7 @@ def main() -> int:
                 log.info("a supervisor is running already for %s", settings.home)
                 return 0
             asyncio.run(Supervisor(settings, program).run(arguments.with_worker))
-    except (ServerMissing, SettingsError, GaveUp) as error:
+    except (ServerMissing, SettingsError, StorageUnavailable, GaveUp) as error:
         log.error("%s", error)
         return EXIT_PREREQUISITE
     return 0

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from pydantic import BaseModel
+
 from schemas.answers import SHAPE, ActionsAnswer, VerdictAnswer
 from schemas.models import Node
 
@@ -40,7 +42,7 @@ def reply_schema(node: Node, offer: Offer, bounded: bool) -> dict[str, Any] | No
 
 
 @cache  # pydantic takes a millisecond to make one, and every call needs it; pruning copies it
-def _full_schema(shape: type[Answer]) -> dict[str, Any]:
+def _full_schema(shape: type[BaseModel]) -> dict[str, Any]:
     return shape.model_json_schema()
 
 

@@ -2,11 +2,15 @@
 
 from typing import Any
 
+from schemas.effects import EffectState
+from schemas.outcome import OutcomeKind
 from schemas.task import Bounds, TaskSpec
 from stores.artifacts import ArtifactStore
+from stores.records import EffectRow
 from stores.settings import Settings
-from tests.proof.bench import one_step
-from tests.support.tasks import commands, file_requirement, plan, rehearsed_choice, reply, task_spec
+from tests.proof.bench import Ended, lines_of, one_step, rows_of
+from tests.support.judging import assert_bill_equation, tally
+from tests.support.tasks import commands, file_requirement, plan, rehearsed_bill, rehearsed_choice, reply, task_spec
 
 FILE = "effects.txt"
 ENOUGH = "enough"
@@ -42,3 +46,14 @@ def _append(number: int, seconds: float) -> dict[str, Any]:
     word = f"w{number}"
     line = f"sleep {seconds / 2}; echo {word} >> {FILE}; echo {word}; sleep {seconds / 2}"
     return reply("propose_action", commands(line, more=True), unless=[f"^{word}$"])
+
+
+def judge(settings: Settings, end: Ended) -> list[EffectRow]:
+    """Check such a task from outside, and return its rows: finished, nothing lost or done twice, the bill exact."""
+    assert end.outcome.kind is OutcomeKind.FINISHED, end.outcome
+    rows = rows_of(settings, end.first_run_id)
+    assert not [row for row in rows if row.state is EffectState.INTENT]
+    result = tally(rows, lines_of(end.root / FILE))
+    assert (result.lost, result.doubled) == ((), ())
+    assert_bill_equation(rows, rehearsed_bill(settings), end.spend_microusd)
+    return rows

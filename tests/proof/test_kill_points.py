@@ -12,9 +12,10 @@ import pytest
 from schemas.effects import EffectKind, EffectState
 from schemas.outcome import OutcomeKind
 from stores.ledger import Ledger
-from tests.proof.bench import Ended, Kill, lines_of, one_step, rehearsed_spec
+from tests.proof.bench import Ended, Kill, lines_of, one_step, rehearsed_spec, serving_home
 from tests.support.judging import assert_bill_equation
 from tests.support.killing_worker import POINTS
+from tests.support.postgres import PostgresServer
 from tests.support.server import DevServer
 from tests.support.tasks import rehearsed_bill, reply
 
@@ -26,14 +27,24 @@ TOOLS = {
 }
 FINISH = {"tool": "write_file", "arguments": {"path": "out.txt", "content": "done\n"}}
 FAST = {("after_effect", "propose_action"), ("after_intent", "run")}  # one kill of each kind in every test run
+NAMES = {"sqlite": ("plan", "propose_action", *TOOLS), "postgresql": ("propose_action", "run")}
+"""What is killed at, with the ledger in each database: everything in one, one call of each kind in the other."""
 
 
 def cases() -> Iterator[object]:
-    """Yield every point for two model nodes and for one tool of each class."""
-    for name in ("plan", "propose_action", *TOOLS):
-        for point in POINTS:
-            marks = () if (point, name) in FAST else (pytest.mark.slow,)
-            yield pytest.param(point, name, marks=marks, id=f"{name}-{point}")
+    """Yield every point for model nodes and for tools."""
+    for database, names in NAMES.items():
+        for name in names:
+            for point in POINTS:
+                fast = database == "sqlite" and (point, name) in FAST
+                marks = () if fast else (pytest.mark.slow,)
+                yield pytest.param(database, point, name, marks=marks, id=f"{database}-{name}-{point}")
+
+
+@pytest.fixture(scope="module")
+def postgresql_home(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Iterator[DevServer]:
+    with serving_home(tmp_path_factory.mktemp("home"), database_url=postgres.fresh()) as server:
+        yield server
 
 
 def script(tool: str) -> list[dict[str, object]]:
@@ -47,8 +58,10 @@ def script(tool: str) -> list[dict[str, object]]:
     )
 
 
-@pytest.mark.parametrize(("point", "name"), list(cases()))
-def test_sigkill(home: DevServer, tmp_path: Path, point: str, name: str) -> None:
+@pytest.mark.parametrize(("database", "point", "name"), list(cases()))
+def test_sigkill(request: pytest.FixtureRequest, tmp_path: Path, database: str, point: str, name: str) -> None:
+    home: DevServer = request.getfixturevalue("home" if database == "sqlite" else "postgresql_home")
+    assert home.settings.database_url.startswith(database)
     tool = name if name in TOOLS else "run"
     spec = rehearsed_spec(home.settings, script(tool))
     end = Kill(point, name, tmp_path / "killed").run(home.settings, spec, "--without-litellm", seconds=60)

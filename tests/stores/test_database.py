@@ -1,10 +1,11 @@
 """Every process may migrate, at any time; only the first one does anything."""
 
-import sqlite3
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -12,38 +13,55 @@ from alembic.script import ScriptDirectory
 
 from schemas.effects import OpenedAs
 from schemas.errors import LedgerUnavailable
-from stores.database import HEAD, UnknownRevision, migrate, open_database
+from stores.database import HEAD, DatabaseRefused, UnknownRevision, migrate, open_database, shown
 from stores.ledger import Ledger
 from stores.tables import METADATA
 from tests.stores.intents import ROOT, finish, intent, start, tell, wait_for_line
+from tests.support.postgres import PASSWORD, PostgresServer
 
 
-def test_the_revisions_build_exactly_the_tables_that_the_code_uses(url: str) -> None:
-    migrate(url)
-    engine = open_database(url)
+def test_the_revisions_build_exactly_the_tables_that_the_code_uses(database_url: str) -> None:
+    migrate(database_url)
+    engine = open_database(database_url)
     with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2, "2 is FULL"
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
     engine.dispose()
     assert ScriptDirectory(str(ROOT / "stores" / "migrations")).get_current_head() == HEAD
 
 
-def test_a_database_that_is_up_to_date_costs_no_alembic(url: str) -> None:
-    migrate(url)
+def test_an_acknowledged_commit_is_on_disk(sqlite_url: str, postgres: PostgresServer) -> None:
+    for url, setting, wanted in (
+        (sqlite_url, "PRAGMA journal_mode", "wal"),
+        (sqlite_url, "PRAGMA synchronous", 2),  # FULL
+        (postgres.fresh(), "SHOW synchronous_commit", "on"),
+    ):
+        migrate(url)
+        engine = open_database(url)
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql(setting).scalar() == wanted
+        engine.dispose()
+
+
+def test_a_database_that_is_up_to_date_costs_no_alembic(database_url: str) -> None:
+    migrate(database_url)
     code = (
         "import sys; from stores.ledger import Ledger; Ledger(sys.argv[1]).totals('x');"
         "sys.exit('alembic' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code, url], cwd=ROOT, timeout=60, check=False).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code, database_url], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 0
 
 
-def test_processes_that_start_together_on_nothing_all_get_a_working_ledger(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "times"), [("sqlite", 25), ("postgresql", 8)])
+def test_processes_that_start_together_on_nothing_all_get_a_working_ledger(
+    tmp_path: Path, postgres: PostgresServer, kind: str, times: int
+) -> None:
     processes = [start("tests.stores.migrate_process") for _ in range(4)]
     for process in processes:
         wait_for_line(process)
-    for number in range(25):
-        url = f"sqlite:///{tmp_path}/{number}/new/surefoot.db"
+    for number in range(times):
+        url = f"sqlite:///{tmp_path}/{number}/new/surefoot.db" if kind == "sqlite" else postgres.fresh()
         for process in processes:
             tell(process, url)
         assert [wait_for_line(process) for process in processes] == ["migrated"] * 4
@@ -52,27 +70,113 @@ def test_processes_that_start_together_on_nothing_all_get_a_working_ledger(tmp_p
         finish(process)
 
 
-def test_a_revision_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path, url: str) -> None:
-    migrate(url)
-    connection = sqlite3.connect(tmp_path / "surefoot.db")
-    connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    connection.commit()
-    with pytest.raises(UnknownRevision, match=r"9999.*0001.*newer version.*SUREFOOT_HOME"):
-        Ledger(url)
-    assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
-    connection.close()
+def test_a_revision_of_a_newer_version_is_refused_and_left_alone(database_url: str) -> None:
+    migrate(database_url)
+    engine = open_database(database_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(UnknownRevision, match=r"9999.*0001.*newer version.*SUREFOOT_HOME.*SUREFOOT_DATABASE_URL"):
+        Ledger(database_url)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == "9999"
+    engine.dispose()
 
 
-def test_only_an_absolute_sqlite_path_is_accepted() -> None:
-    for url in ("postgresql://host/name", "sqlite://", "sqlite:///relative.db"):
+def test_only_an_absolute_path_or_postgresql_is_accepted() -> None:
+    for url in ("mysql://host/name", "sqlite://", "sqlite:///relative.db"):
         with pytest.raises(ValueError, match="absolute"):
             migrate(url)
 
 
 def test_a_file_that_is_no_database_and_a_folder_that_cannot_be_made_are_named(tmp_path: Path) -> None:
     (tmp_path / "surefoot.db").write_bytes(b"no database " * 100)
-    with pytest.raises(LedgerUnavailable, match=r"surefoot\.db cannot be used: file is not a database"):
+    with pytest.raises(LedgerUnavailable, match=r"surefoot\.db cannot be used: file is not a database.*writable"):
         migrate(f"sqlite:///{tmp_path}/surefoot.db")
     with pytest.raises(LedgerUnavailable, match=r"below/x\.db cannot be used"):
         migrate(f"sqlite:///{tmp_path}/surefoot.db/below/x.db")
     assert (tmp_path / "surefoot.db").read_bytes() == b"no database " * 100
+
+
+def test_both_spellings_of_a_postgresql_url_are_the_same_database(postgres: PostgresServer) -> None:
+    url = postgres.fresh()
+    assert Ledger(url).open(intent(1)).how is OpenedAs.NEW
+    assert Ledger(url.replace("postgresql:", "postgresql+psycopg:")).open(intent(1)).how is OpenedAs.DANGLING
+
+
+def test_a_password_may_come_from_the_environment(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = postgres.fresh().replace(f":{PASSWORD}@", "@")
+    with pytest.raises(LedgerUnavailable, match="password"):
+        migrate(bare)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    migrate(bare)
+
+
+def test_no_error_of_a_database_shows_the_password(postgres: PostgresServer) -> None:
+    good = postgres.fresh()
+    wrong = {
+        "nobody listens": good.replace(f":{postgres.port}/", ":1/"),
+        "no such host": good.replace("127.0.0.1", "nowhere.invalid"),
+        "no such user": good.replace("surefoot:", "somebody:"),
+        "no such database": good.rpartition("/")[0] + "/nothing",
+        "an unknown option": good + "?colour=red",
+    }
+    for what, url in wrong.items():
+        with pytest.raises(LedgerUnavailable, match="is it running") as caught:
+            Ledger(url)
+        assert PASSWORD not in str(caught.value), what
+        assert shown(url) in str(caught.value), what
+        assert "surefoot:***@" in shown(good)
+
+
+def test_a_database_of_another_encoding_or_without_rights_says_what_to_do(postgres: PostgresServer) -> None:
+    latin = postgres.fresh(ENCODING="'LATIN1'", LOCALE="'C'", TEMPLATE="template0")
+    with pytest.raises(DatabaseRefused, match=r"LATIN1.*UTF8"):
+        migrate(latin)
+    guest, url = f"guest_{uuid.uuid4().hex[:8]}", postgres.fresh()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {guest} LOGIN PASSWORD '{PASSWORD}'".encode())
+    with pytest.raises(LedgerUnavailable, match="permission denied for schema public"):
+        migrate(url.replace("surefoot:", f"{guest}:"))
+
+
+def test_without_the_driver_the_remedy_is_named() -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from stores.database import DatabaseRefused, migrate\n"
+        "try: migrate('postgresql://ann:secret@host/db')\n"
+        "except DatabaseRefused as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=True, text=True
+    )
+    assert done.stdout.startswith("postgresql://ann:***@host/db needs the package psycopg")
+    assert "make setup" in done.stdout
+
+
+def test_a_pool_recovers_from_connections_that_the_server_has_closed(postgres: PostgresServer) -> None:
+    url = postgres.fresh()
+    ledger = Ledger(url)
+    ledger.open(intent(1))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    assert ledger.open(intent(2)).how is OpenedAs.NEW
+
+
+def test_a_writer_waits_for_a_lock_only_so_long(postgres: PostgresServer) -> None:
+    url = postgres.fresh()
+    ledger = Ledger(url)
+    ledger.open(intent(1))
+    engine = open_database(url, busy_timeout_ms=100)
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT 1 FROM effects FOR UPDATE")
+        holder.execute("SELECT pg_advisory_xact_lock(hashtextextended('run-1', 0))")
+        with pytest.raises(LedgerUnavailable, match="lock timeout"):
+            Ledger(engine).open(intent(2))
+        assert Ledger(engine).totals("run-1").open_effects == 1, "reading does not wait for writers"
+        other = intent(1, run_id="run-2", first_run_id="run-2")
+        assert Ledger(engine).open(other).how is OpenedAs.NEW, "another chain does not wait"
+    engine.dispose()
+    assert ledger.open(intent(2)).how is OpenedAs.NEW

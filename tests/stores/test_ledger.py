@@ -232,9 +232,9 @@ def test_a_run_is_recorded_once_and_the_newest_comes_first(ledger: Ledger) -> No
     assert [found.run_id for found in ledger.runs(2)] == ["r3", "r2"]
 
 
-def test_a_database_that_others_hold_too_long_is_unavailable_and_nothing_is_written(tmp_path: Path, url: str) -> None:
-    ledger = Ledger(url)
-    engine = open_database(url, busy_timeout_ms=50)
+def test_a_file_that_others_hold_too_long_is_unavailable_and_unchanged(tmp_path: Path, sqlite_url: str) -> None:
+    ledger = Ledger(sqlite_url)
+    engine = open_database(sqlite_url, busy_timeout_ms=50)
     holder = sqlite3.connect(tmp_path / "surefoot.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerUnavailable, match="locked"):
@@ -242,4 +242,5 @@ def test_a_database_that_others_hold_too_long_is_unavailable_and_nothing_is_writ
     assert ledger.totals("run-1").open_effects == 0, "reading does not wait for writers"
     holder.execute("ROLLBACK")
     holder.close()
+    engine.dispose()
     assert ledger.open(intent(1)).how is OpenedAs.NEW

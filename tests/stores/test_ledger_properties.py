@@ -2,28 +2,25 @@
 
 import functools
 import itertools
-import tempfile
+from pathlib import Path
+from typing import ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from schemas.budget import Limits, Spend, add, exceeded
 from schemas.effects import SETTLED, EffectKind, EffectResult, EffectState, Intent, Opened, OpenedAs
 from schemas.errors import Fenced
 from stores.ledger import Ledger
 from tests.stores.intents import intent
+from tests.support.postgres import PostgresServer
 
 LIMITS = Limits(microusd=500, tokens=200, model_calls=5, tool_calls=4)
 SEQS = st.integers(1, 8)
 FENCES = st.integers(1, 4)
 NUMBERS = itertools.count()
-
-
-@functools.cache
-def shared_ledger() -> Ledger:
-    """Return one database for all examples; each has a chain of its own."""
-    return Ledger(f"sqlite:///{tempfile.mkdtemp(prefix='surefoot-test-')}/surefoot.db")
 
 
 def plus(left: Spend, right: Spend) -> Spend:
@@ -33,9 +30,11 @@ def plus(left: Spend, right: Spend) -> Spend:
 class AttemptsInAnyOrder(RuleBasedStateMachine):
     """A chain of two runs whose attempts open, settle, release and void in any order, with claims old and new."""
 
+    ledger: ClassVar[Ledger]
+    """One database for all examples; each has a chain of its own."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = shared_ledger()
         self.chain = f"chain-{next(NUMBERS)}"
         self.settled_before = Spend()
         self.all_before = Spend()
@@ -99,7 +98,15 @@ class AttemptsInAnyOrder(RuleBasedStateMachine):
         self.settled_before, self.all_before, self.may_shrink = totals.spend, everything, False
 
 
-TestAttemptsInAnyOrder = AttemptsInAnyOrder.TestCase
-TestAttemptsInAnyOrder.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@pytest.mark.parametrize(("kind", "examples"), [("sqlite", 60), ("postgresql", 25)])
+def test_attempts_in_any_order(tmp_path: Path, postgres: PostgresServer, kind: str, examples: int) -> None:
+    AttemptsInAnyOrder.ledger = Ledger(f"sqlite:///{tmp_path}/surefoot.db" if kind == "sqlite" else postgres.fresh())
+    run_state_machine_as_test(
+        AttemptsInAnyOrder,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

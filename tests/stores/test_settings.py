@@ -52,6 +52,17 @@ def test_flags_go_before_variables_before_the_project_before_the_home(tmp_path: 
     assert settings.tiers[Tier.JUDGE].model == "home/m"
 
 
+def test_a_postgresql_url_may_hold_a_password_which_is_not_in_the_printed_settings(tmp_path: Path) -> None:
+    for url in (
+        "postgresql://ann:se%40cret@db.example:5433/surefoot?sslmode=verify-full",
+        "postgresql+psycopg://ann@/surefoot?host=/run/postgresql",
+        "postgresql:///surefoot",
+    ):
+        settings = read_settings({}, {"SUREFOOT_DATABASE_URL": url}, tmp_path)
+        assert settings.database_url == url
+        assert "cret" not in repr(settings)
+
+
 def test_the_home_may_be_named_by_the_project_relative_to_it(tmp_path: Path) -> None:
     write(tmp_path / "surefoot.toml", 'home = "data"')
     assert read_settings({}, {}, tmp_path).home == tmp_path / "data"
@@ -99,7 +110,12 @@ def test_another_model_does_not_inherit_the_price_of_the_one_it_replaces(tmp_pat
             '[tiers.judge]\nmodel = "m"\nprice = {usd = 1}',
             "{file}: tiers.judge.price.usd: unknown; allowed here: cache",
         ),
-        ('database_url = "postgresql://u:secret@h/d"', "{file}: database_url: must be sqlite:////absolute/path"),
+        (
+            'database_url = "mysql://u:secret@h/d"',
+            "{file}: database_url: must be sqlite:////absolute/path or",
+        ),
+        ('database_url = "postgresql://u:sec@ret@h/d?x=secret"', "{file}: database_url: must be sqlite:"),
+        ('database_url = "postgresql://u@h/d?password=secret"', "{file}: database_url: must be sqlite:"),
         ("queue_prefix = true", "{file}: queue_prefix: Input should be a valid string"),
         ("home = 3", "{file}: home: must be the path of a folder"),
         ("queue_prefix =", "{file}: cannot be read: Invalid value (at end of document)"),

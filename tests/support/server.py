@@ -24,8 +24,9 @@ PATIENCE_SECONDS = 30
 class DevServer:
     """One dev server on one home; ``kill`` is a SIGKILL, ``start`` brings it back on the same address and file."""
 
-    def __init__(self, home: Path) -> None:
-        self.settings = settings_of(home)
+    def __init__(self, home: Path, ip: str = HOST, **flags: Any) -> None:
+        self.settings = settings_of(home, **flags)
+        self._ip = ip
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -33,6 +34,7 @@ class DevServer:
         self.settings.run_dir.mkdir(parents=True, exist_ok=True)
         ports = choose_ports(self.settings.run_dir)
         command = server_command(find_server(self.settings), self.settings, ports)
+        command[command.index("--ip") + 1] = self._ip
         with (self.settings.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         process = process_of(self._process.pid)
@@ -54,9 +56,9 @@ def settings_of(home: Path, **flags: Any) -> Settings:
 
 
 @contextlib.contextmanager
-def running_server(home: Path) -> Iterator[DevServer]:
-    """Run a server for the length of a block."""
-    server = DevServer(home)
+def running_server(home: Path, **flags: Any) -> Iterator[DevServer]:
+    """Run a server for the length of a block; ``flags`` are settings, such as the ledger's database."""
+    server = DevServer(home, **flags)
     server.start()
     try:
         yield server

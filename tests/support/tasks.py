@@ -84,19 +84,27 @@ def task_spec(settings: Settings, choice: ModelChoice, **changes: Any) -> TaskSp
 class WorkerProcess:
     """A worker in a process of its own."""
 
-    def __init__(self, settings: Settings, *flags: str, module: str = "workers.main", **environment: str) -> None:
-        """Start it and wait until it polls."""
+    def __init__(
+        self,
+        settings: Settings,
+        *flags: str,
+        module: str = "workers.main",
+        inside: Sequence[str] = (),
+        **environment: str,
+    ) -> None:
+        """Start it and wait until it polls; ``inside`` is a command that runs another one, in a namespace say."""
         self._log = settings.home / "worker.log"
         self.said_later = b""  # what came on its standard output after the one line that it may hold
         environ = {
             **os.environ,
             **environment,
             "SUREFOOT_HOME": str(settings.home),
+            "SUREFOOT_DATABASE_URL": settings.database_url,
             "SUREFOOT_QUEUE_PREFIX": settings.queue_prefix,
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *flags], stdout=subprocess.PIPE, stderr=log, env=environ
+                [*inside, sys.executable, "-m", module, *flags], stdout=subprocess.PIPE, stderr=log, env=environ
             )
         self._wait_ready()
 

@@ -8,12 +8,14 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     """Create the tables."""
     op.create_table(
         "effects",
-        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("number", NUMBER, primary_key=True),
         sa.Column("effect_id", sa.String, nullable=False, unique=True),
         *(sa.Column(name, sa.String, nullable=False) for name in ("workflow_id", "run_id", "first_run_id")),
         sa.Column("seq", sa.BigInteger, nullable=False),
@@ -57,7 +59,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "runs",
-        sa.Column("number", sa.Integer, primary_key=True),
+        sa.Column("number", NUMBER, primary_key=True),
         sa.Column("run_id", sa.String, nullable=False, unique=True),
         sa.Column("first_run_id", sa.String, nullable=False),
         sa.Column("workflow_id", sa.String, nullable=False),
