@@ -6,6 +6,7 @@ stop it gracefully: what runs is interrupted after a few seconds and recorded as
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -24,6 +25,7 @@ from stores.database import UnknownRevision
 from stores.ledger import Ledger
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
+from workers.health import Health, HealthAddressUnusable, checks_of, served
 from workers.logs import forward_core_logs, log_json
 from workers.roles import Parts, home_worker, workspace_workers
 
@@ -64,14 +66,19 @@ async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     workers = _workers(client, settings, parts, serves)
-    running = [asyncio.create_task(worker.run()) for worker in workers]
-    queues = [worker.task_queue for worker in workers]
-    sys.stdout.write(json.dumps({"ready": True, "pid": os.getpid(), "queues": queues}) + "\n")
-    sys.stdout.flush()
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.gather(*[worker.shutdown() for worker in workers])
-    await asyncio.gather(*running)
+    health = Health(checks_of(client, workers, parts.ledger))
+    said = {"ready": True, "pid": os.getpid(), "queues": [worker.task_queue for worker in workers]}
+    async with contextlib.AsyncExitStack() as probes:
+        if settings.health:
+            said["health"] = await probes.enter_async_context(served(health, settings.health.address))
+        running = [asyncio.create_task(worker.run()) for worker in workers]
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+        health.drain()
+        await asyncio.gather(*[worker.shutdown() for worker in workers])
+        await asyncio.gather(*running)
 
 
 def _workers(client: Client, settings: Settings, parts: Parts, serves: Serves) -> list[Worker]:
@@ -93,7 +100,7 @@ def main() -> int:
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
         parts = make_parts(settings, load_model_gateway() if asks_models else None)
         asyncio.run(serve(settings, parts, flags.role))
-    except (SettingsError, ServerUnreachable, UnknownRevision) as error:
+    except (SettingsError, ServerUnreachable, UnknownRevision, HealthAddressUnusable) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_PREREQUISITE
     return 0

@@ -33,9 +33,9 @@ PATIENCE_SECONDS = 240
 
 
 @contextlib.contextmanager
-def serving_home(home: Path) -> Iterator[DevServer]:
+def serving_home(home: Path, *flags: str) -> Iterator[DevServer]:
     """Run a server that has answered once."""
-    with running_server(home) as server:
+    with running_server(home, *flags) as server:
         asyncio.run(_answered(server.settings))
         yield server
 

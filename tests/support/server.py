@@ -24,15 +24,16 @@ PATIENCE_SECONDS = 30
 class DevServer:
     """One dev server on one home; ``kill`` is a SIGKILL, ``start`` brings it back on the same address and file."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *flags: str) -> None:
         self.settings = settings_of(home)
+        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it; clients wait until it serves."""
         self.settings.run_dir.mkdir(parents=True, exist_ok=True)
         ports = choose_ports(self.settings.run_dir)
-        command = server_command(find_server(self.settings), self.settings, ports)
+        command = [*server_command(find_server(self.settings), self.settings, ports), *self._flags]
         with (self.settings.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         process = process_of(self._process.pid)
@@ -54,9 +55,9 @@ def settings_of(home: Path, **flags: Any) -> Settings:
 
 
 @contextlib.contextmanager
-def running_server(home: Path) -> Iterator[DevServer]:
+def running_server(home: Path, *flags: str) -> Iterator[DevServer]:
     """Run a server for the length of a block."""
-    server = DevServer(home)
+    server = DevServer(home, *flags)
     server.start()
     try:
         yield server
