@@ -15,17 +15,18 @@ setup: $(VENV)/.production ## Install all that runs in production: real models, 
 demo: $(VENV)/.core ## Run a task, kill its worker, see it recover and finish (no key, no network)
 	$(BIN)/python -m client.demo
 
-check: $(VENV)/.dev ## Lint, types, import contracts
+check: $(VENV)/.dev ## Lint, types, import contracts, what is in deploy/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.deploy.validators
 
 test: check ## The checks, and every fast test
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 proof: $(VENV)/.dev ## The slow proofs: every kill point, server kills, long waits
-	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10
+	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10 -rs
 
 # The lock files: versions with hashes, no addresses. core = demo, production = core + models, PostgreSQL, telemetry.
 lock: ## Resolve the versions anew (needs uv)

@@ -13,12 +13,23 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from schemas.effects import EffectState
+from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
-from tests.proof.bench import serving_home
+from tests.proof.bench import Handle, happened, rows_of, serving_home, start, states, with_client
 from tests.support.probing import is_ready, probe
 from tests.support.processes import eventually
 from tests.support.server import DevServer, settings_of
-from tests.support.tasks import WorkerProcess, worker
+from tests.support.tasks import (
+    WorkerProcess,
+    commands,
+    plan,
+    rehearsed_choice,
+    reply,
+    task_spec,
+    verdict,
+    worker,
+)
 from workers.health import Health, HealthAddressUnusable, checks_of, served
 
 PATHS = ("/ready", "/live")
@@ -48,22 +59,30 @@ def test_a_worker_is_ready_while_the_server_sees_it_poll(home: DevServer, probed
     assert eventually(lambda: is_ready(address), 90)
 
 
-def test_a_worker_that_stops_is_not_ready_and_still_ends_well(home: DevServer, probed: WorkerProcess) -> None:
-    address = probed.said["health"]
-    assert eventually(lambda: is_ready(address))
-    with contextlib.closing(socket.create_connection(tuple(address.split(":")), 30)) as kept:  # a probe on its way
-        probed.send(signal.SIGTERM)
-        assert eventually(lambda: _refused(address) or probe(address, "/ready") == (503, ["the worker is stopping"]))
-        kept.sendall(b"GET /nonsense HTTP/1.0\r\n\r\n")
+def test_a_worker_that_stops_is_not_ready_while_it_interrupts_and_records_its_command(
+    home: DevServer, probed: WorkerProcess
+) -> None:
+    settings, address = home.settings, probed.said["health"]
+    script = [
+        reply("plan", plan("Wait")),
+        reply("is_step_done", verdict(False)),
+        reply("propose_action", commands("touch begun; sleep 600")),
+    ]
+    choice = rehearsed_choice(ArtifactStore(settings.artifacts_dir), script)
+
+    async def go(client: Client) -> Handle:
+        handle = await start(client, settings, task_spec(settings, choice))
+        await happened(lambda: list(settings.workspaces_dir.glob("*/files/begun")))
+        return handle
+
+    handle = with_client(settings, go)
+    assert is_ready(address)
+    probed.send(signal.SIGTERM)
+    assert eventually(lambda: probe(address, "/ready") == (503, ["the worker is stopping"]))
+    assert probe(address, "/live") == (200, [])
     assert probed.wait() == 0
-
-
-def _refused(address: str) -> bool:
-    try:
-        probe(address, "/live")
-    except OSError:
-        return True
-    return False
+    assert handle.first_execution_run_id is not None
+    assert EffectState.INTENT not in states(rows_of(settings, handle.first_execution_run_id), "run")
 
 
 def test_without_an_address_nothing_listens(home: DevServer) -> None:
