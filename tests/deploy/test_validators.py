@@ -9,7 +9,7 @@ from tests.deploy.validators import DEPLOY, problems
 
 MISTAKES = {
     "a command of the image that no shell understands": ("Dockerfile", "ENTRYPOINT", "ENTRY POINT", "hadolint"),
-    "a base without a version": ("Dockerfile", "python:3.11-slim-bookworm", "python:latest", "hadolint"),
+    "a folder from nowhere": ("Dockerfile", "WORKDIR /var/lib/surefoot", "WORKDIR surefoot", "hadolint"),
     "a key twice": ("compose.yaml", "    read_only: true\n", "    read_only: true\n    read_only: true\n", "yamllint"),
     "a field that Kubernetes does not know": (
         "kubernetes/worker/worker.yaml",

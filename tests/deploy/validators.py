@@ -25,7 +25,7 @@ def problems(folder: Path) -> list[str]:
         ("hadolint", "--no-color", "Dockerfile"),
         ("yamllint", "--strict", "--config-file", "yamllint.yaml", "--format", "parsable", "."),
         ("kubernetes-validate", "--strict", "--quiet", *manifests),
-        ("podman-compose", "--file", "compose.yaml", "config", "--quiet"),
+        ("podman-compose", "--dry-run", "--file", "compose.yaml", "config", "--quiet"),
     ]
     with ThreadPoolExecutor() as pool:
         found = list(pool.map(lambda command: _said(command, folder), commands))
