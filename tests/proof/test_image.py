@@ -85,7 +85,10 @@ def docker() -> Iterator[Docker]:
     finally:
         engine.send_signal(signal.SIGTERM)
         engine.wait(60)
-        shutil.rmtree(folder, ignore_errors=True)
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            if line.split()[1].startswith(f"{folder}/"):  # the engine leaves its network namespaces mounted
+                subprocess.run(["umount", line.split()[1]], check=True)
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
