@@ -30,7 +30,7 @@ DRAINAGE = (  # Temporal looks for the last open task of a version every few min
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[DevServer]:
-    with serving_home(tmp_path, *DRAINAGE) as server:
+    with serving_home(tmp_path, server_flags=DRAINAGE) as server:
         yield server
 
 
