@@ -15,12 +15,13 @@ setup: $(VENV)/.production ## Install all that runs in production: real models, 
 demo: $(VENV)/.core ## Run a task, kill its worker, see it recover and finish (no key, no network)
 	$(BIN)/python -m client.demo
 
-check: $(VENV)/.dev ## Lint, types, import contracts, computed pages of docs/
+check: $(VENV)/.dev ## Lint, types, import contracts, computed pages of docs/, what is in deploy/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m client.docs --check
+	$(BIN)/python -m tests.deploy.validators
 
 docs: $(VENV)/.core ## Write the pages of docs/ that are computed from the code
 	$(BIN)/python -m client.docs
@@ -29,7 +30,7 @@ test: check ## The checks, and every fast test
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 proof: $(VENV)/.dev ## The slow proofs: every kill point, server kills, long waits
-	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10
+	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10 -rs
 
 bench: $(VENV)/.dev ## What it costs: start, latency, recovery, a step (docs/benchmarks.md says how to read it)
 	$(BIN)/python -m bench.start

@@ -73,6 +73,26 @@ class TelemetrySettings(Frozen):
     """Name of this installation in traces."""
 
 
+class Deployment(Frozen):
+    """The version of these workers; tasks stay on the version that they began on."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=100)]
+    """What all versions have in common."""
+    build_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+    """Which build this is."""
+
+
+class Health(Frozen):
+    """Where a worker says how it is."""
+
+    address: Annotated[str, Field(pattern=r"^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$")]
+    """``host:port`` of ``/live`` and ``/ready``; an IPv6 address stands in brackets, port 0 is any free one."""
+
+
+SECTIONS: dict[str, type[Frozen]] = {"deployment": Deployment, "health": Health}
+"""Sections that hold nothing but texts: a build named 1.10 is not the number 1.1."""
+
+
 class Settings(Frozen):
     """What a process of Surefoot needs to know about this installation. Paths are absolute."""
 
@@ -89,6 +109,10 @@ class Settings(Frozen):
     """Where a worker finds the values of the secrets that tasks name."""
     log_level: LogLevel = LogLevel.INFO
     """How much is logged."""
+    deployment: Deployment | None = None
+    """The version of the workers; they are unversioned where it is left out."""
+    health: Health | None = None
+    """Probes of the workers; none where it is left out."""
     temporal_cli: Path | None = None
     """The ``temporal`` program that the embedded server is; the one installed beside Python where it is left out."""
     telemetry: TelemetrySettings = TelemetrySettings()
@@ -183,7 +207,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             place = place.setdefault(parent, {})
             if not isinstance(place, dict):
                 raise SettingsError(f"{variable}: {parent} has a value of its own in another variable")
-        place[name] = _scalar(text)
+        place[name] = text if parents and parents[0] in SECTIONS else _scalar(text)
     return found
 
 
@@ -254,6 +278,8 @@ def _depth(data: Any, loc: tuple[str, ...]) -> int:
 
 
 def _allowed(parents: tuple[str, ...]) -> list[str]:
+    if parents and parents[0] in SECTIONS:
+        return sorted(SECTIONS[parents[0]].model_fields)
     models: dict[int, type[BaseModel]] = {0: Settings, 1: TelemetrySettings, 2: TierSettings, 3: UsdPrice}
     if parents[:1] == ("secrets",):
         models[2] = SecretSource

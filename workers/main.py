@@ -6,6 +6,7 @@ stop it gracefully: what runs is interrupted after a few seconds and recorded as
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -28,6 +29,7 @@ from stores.secrets import Secrets, worker_secrets
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
 from stores.tracing import TelemetryUnavailable, stop_tracing
+from workers.health import Health, HealthAddressUnusable, checks_of, served
 from workers.logs import log_json
 from workers.roles import Parts, home_worker, workspace_workers
 from workers.telemetry import start_runtime
@@ -38,7 +40,7 @@ WITHOUT_LITELLM = """serve rehearsed models only, and start faster. Give such a 
 models reach it as well, and it leaves them to their next attempt"""
 
 REFUSALS = (
-    *(SettingsError, ServerUnreachable, TelemetryUnavailable),
+    *(SettingsError, ServerUnreachable, TelemetryUnavailable, HealthAddressUnusable),
     *(DatabaseRefused, LedgerUnavailable, StorageUnavailable),
 )
 """What keeps a worker from starting; each says what to do about it."""
@@ -86,14 +88,19 @@ async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     workers = _workers(client, settings, parts, serves)
-    running = [asyncio.create_task(worker.run()) for worker in workers]
-    queues = [worker.task_queue for worker in workers]
-    sys.stdout.write(json.dumps({"ready": True, "pid": os.getpid(), "queues": queues}) + "\n")
-    sys.stdout.flush()
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
-    await asyncio.gather(*[worker.shutdown() for worker in workers])
-    await asyncio.gather(*running)
+    health = Health(checks_of(client, workers, parts.ledger))
+    said = {"ready": True, "pid": os.getpid(), "queues": [worker.task_queue for worker in workers]}
+    async with contextlib.AsyncExitStack() as probes:
+        if settings.health:
+            said["health"] = await probes.enter_async_context(served(health, settings.health.address))
+        running = [asyncio.create_task(worker.run()) for worker in workers]
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+        health.drain()
+        await asyncio.gather(*[worker.shutdown() for worker in workers])
+        await asyncio.gather(*running)
 
 
 def _workers(client: Client, settings: Settings, parts: Parts, serves: Serves) -> list[Worker]:

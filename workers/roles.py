@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any, cast
 
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from activities.model.port import Gateways
 from activities.nodes import ModelNodes
@@ -60,20 +61,23 @@ def workspace_activities(settings: Settings, parts: Parts) -> list[Callable[...,
 def home_worker(client: Client, settings: Settings, parts: Parts) -> Worker:
     """Return the worker of workflows and of what is close to them."""
     activities = home_activities(settings, parts)
-    return _worker(client, settings.queue_prefix, activities, parts, workflows=[AgentTask])
+    return _worker(client, settings, parts, settings.queue_prefix, activities, workflows=[AgentTask])
 
 
 def workspace_workers(client: Client, settings: Settings, parts: Parts) -> list[Worker]:
     """Return a worker for each kind of workspace on this host."""
-    activities = workspace_activities(settings, parts)
-    return [
-        _worker(client, workspace_queue(settings.queue_prefix, kind.value, socket.gethostname()), activities, parts)
-        for kind in WorkspaceKind
-    ]
+    activities, host = workspace_activities(settings, parts), socket.gethostname()
+    queues = [workspace_queue(settings.queue_prefix, kind.value, host) for kind in WorkspaceKind]
+    return [_worker(client, settings, parts, queue, activities) for queue in queues]
 
 
 def _worker(
-    client: Client, queue: str, activities: Sequence[Callable[..., Any]], parts: Parts, workflows: Sequence[type] = ()
+    client: Client,
+    settings: Settings,
+    parts: Parts,
+    queue: str,
+    activities: Sequence[Callable[..., Any]],
+    workflows: Sequence[type] = (),
 ) -> Worker:
     return Worker(
         client,
@@ -85,6 +89,23 @@ def _worker(
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
         interceptors=[MaskingInterceptor(parts.artifacts.secrets), *agent_spans()],
+        deployment_config=_version(settings),
+    )
+
+
+def _version(settings: Settings) -> WorkerDeploymentConfig | None:
+    """Return the version that the workers poll for: they get no new task before it is made the current one.
+
+    Tasks are pinned: each ends on the build that it began on, over every continue-as-new, so that no build has to read
+    the state that another one has carried over. That cannot stand at the workflow: the server refuses a behaviour
+    from an unversioned worker.
+    """
+    if settings.deployment is None:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(settings.deployment.name, settings.deployment.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
     )
 
 

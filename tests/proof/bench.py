@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -34,9 +34,9 @@ PATIENCE_SECONDS = 240
 
 
 @contextlib.contextmanager
-def serving_home(home: Path, **flags: Any) -> Iterator[DevServer]:
+def serving_home(home: Path, *, server_flags: Sequence[str] = (), **flags: Any) -> Iterator[DevServer]:
     """Run a server that has answered once."""
-    with running_server(home, **flags) as server:
+    with running_server(home, server_flags=server_flags, **flags) as server:
         asyncio.run(_answered(server.settings))
         yield server
 

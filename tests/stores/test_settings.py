@@ -84,6 +84,34 @@ def test_variables_reach_into_tiers(tmp_path: Path) -> None:
     assert (judge.structured_output, judge.timeout_seconds) == (False, 30)
 
 
+def test_a_build_is_a_text_whatever_it_looks_like(tmp_path: Path) -> None:
+    for build_id in ("1.10", "0012345", "true", "1b83c73"):
+        environ = {"SUREFOOT_DEPLOYMENT__NAME": "surefoot", "SUREFOOT_DEPLOYMENT__BUILD_ID": build_id}
+        deployment = read_settings({}, environ, tmp_path).deployment
+        assert deployment is not None
+        assert (deployment.name, deployment.build_id) == ("surefoot", build_id)
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"SUREFOOT_DEPLOYMENT__NAME": "surefoot"}, "SUREFOOT_DEPLOYMENT__BUILD_ID: Field required"),
+        (
+            {"SUREFOOT_DEPLOYMENT__NAME": "sure.foot", "SUREFOOT_DEPLOYMENT__BUILD_ID": "1"},
+            "SUREFOOT_DEPLOYMENT__NAME: ",
+        ),
+        ({"SUREFOOT_HEALTH__PORT": "1"}, "SUREFOOT_HEALTH__PORT: unknown; allowed here: address"),
+        ({"SUREFOOT_HEALTH__ADDRESS": "8080"}, "SUREFOOT_HEALTH__ADDRESS: "),
+    ],
+)
+def test_a_mistake_in_deployment_or_health_names_its_variable(
+    tmp_path: Path, environ: dict[str, str], says: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_settings({}, environ, tmp_path)
+    assert says in str(caught.value)
+
+
 def test_another_model_does_not_inherit_the_price_of_the_one_it_replaces(tmp_path: Path) -> None:
     price = "price = {input_usd_per_mtok = 1.5, output_usd_per_mtok = 3}"
     write(tmp_path / "surefoot.toml", f'[tiers.judge]\nmodel = "cheap"\napi_base = "http://here"\n{price}\n')
@@ -98,7 +126,7 @@ def test_another_model_does_not_inherit_the_price_of_the_one_it_replaces(tmp_pat
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("colour = 1", "{file}: colour: unknown; allowed here: database_url, home, log_level"),
+        ("colour = 1", "{file}: colour: unknown; allowed here: database_url, deployment, health, home, log_level"),
         (
             '[tiers.judge]\nmodel = "m"\napi_key = "sk-1"',
             "{file}: tiers.judge.api_key: unknown; allowed here: api_base",

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,17 @@ PATIENCE_SECONDS = 30
 class DevServer:
     """One dev server on one home; ``kill`` is a SIGKILL, ``start`` brings it back on the same address and file."""
 
-    def __init__(self, home: Path, ip: str = HOST, **flags: Any) -> None:
+    def __init__(self, home: Path, ip: str = HOST, *, server_flags: Sequence[str] = (), **flags: Any) -> None:
         self.settings = settings_of(home, **flags)
         self._ip = ip
+        self._server_flags = server_flags
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it; clients wait until it serves."""
         self.settings.run_dir.mkdir(parents=True, exist_ok=True)
         ports = choose_ports(self.settings.run_dir)
-        command = server_command(find_server(self.settings), self.settings, ports)
+        command = [*server_command(find_server(self.settings), self.settings, ports), *self._server_flags]
         command[command.index("--ip") + 1] = self._ip
         with (self.settings.home / "server.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -56,9 +57,9 @@ def settings_of(home: Path, **flags: Any) -> Settings:
 
 
 @contextlib.contextmanager
-def running_server(home: Path, **flags: Any) -> Iterator[DevServer]:
+def running_server(home: Path, *, server_flags: Sequence[str] = (), **flags: Any) -> Iterator[DevServer]:
     """Run a server for the length of a block; ``flags`` are settings, such as the ledger's database."""
-    server = DevServer(home, **flags)
+    server = DevServer(home, server_flags=server_flags, **flags)
     server.start()
     try:
         yield server

@@ -94,6 +94,7 @@ class WorkerProcess:
     ) -> None:
         """Start it and wait until it polls; ``inside`` is a command that runs another one, in a namespace say."""
         self._log = settings.home / "worker.log"
+        self.said: dict[str, Any] = {}  # its one line
         self.said_later = b""  # what came on its standard output after the one line that it may hold
         environ = {
             **os.environ,
@@ -117,7 +118,8 @@ class WorkerProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, self._log.read_text()[-3000:]
-        assert json.loads(line)["ready"]
+        self.said = json.loads(line)
+        assert self.said["ready"]
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -127,8 +129,12 @@ class WorkerProcess:
 
     def stop(self) -> int:
         """SIGTERM, and wait for its end."""
-        self._process.send_signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
         return self.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
 
     def wait(self, seconds: float = 60) -> int:
         """Wait for its end, and return its exit code."""
@@ -149,9 +155,9 @@ class WorkerProcess:
 
 
 @contextlib.contextmanager
-def worker(settings: Settings, *flags: str) -> Iterator[WorkerProcess]:
+def worker(settings: Settings, *flags: str, **environment: str) -> Iterator[WorkerProcess]:
     """Run a worker for rehearsed models for the length of a block."""
-    running = WorkerProcess(settings, "--without-litellm", *flags)
+    running = WorkerProcess(settings, "--without-litellm", *flags, **environment)
     try:
         yield running
     finally:
