@@ -27,11 +27,14 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    rich_markup_mode=None,  # typer's boxes import Markdown and highlighters: two thirds of what `--help` would take
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 verified, 1 finished but the evaluator says no, 2 bad input, 3 stopped incomplete, "
     "4 failed, 5 cancelled, 6 something is missing or does not run, 130 interrupted.",
 )
-scenario_app = typer.Typer(help="Check scenario files and print their schema.", no_args_is_help=True)
+scenario_app = typer.Typer(
+    help="Check scenario files and print their schema.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(scenario_app, name="scenario")
 
 
