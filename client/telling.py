@@ -12,7 +12,7 @@ from client.problems import BadInput
 from client.session import Session, say, wake_embedded, with_session
 from schemas.messages import Note, SignalName
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
-from schemas.state import AgentState, EventKind
+from schemas.state import AgentState, EventKind, Ref
 from stores.settings import Settings
 
 ANSWER_SECONDS = 5.0
@@ -75,7 +75,7 @@ async def _answer(session: Session, task_id: str, note: Note) -> tuple[str, bool
 
 def _recorded(state: AgentState, note: Note) -> tuple[str, bool | None]:
     for event in reversed(state.events):
-        if event.kind is EventKind.MESSAGE and note.id in event.refs:
+        if event.kind is EventKind.MESSAGE and event.refs.get(Ref.SENDER) == note.id:
             return event.text.rpartition("→ ")[2], event.ok
     return "received", None
 

@@ -18,8 +18,10 @@ from schemas.contract import TASK_WORKFLOW
 from schemas.effects import EffectKind, EffectState
 from schemas.outcome import OutcomeKind
 from schemas.state import TaskInput, TaskResult
+from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
+from tests.support.events import assert_each_action_has_one_observation
 from tests.support.judging import assert_bill_equation
 from tests.support.killing_worker import POINTS
 from tests.support.server import DevServer, client_of, running_server
@@ -120,6 +122,10 @@ def _judge(home: DevServer, workflow_id: str, result: TaskResult, tool: str) -> 
     rows = ledger.rows(run.first_run_id)
     assert all(row.state is not EffectState.INTENT for row in rows)
     assert_bill_equation(rows, rehearsed_bill(home.settings), result.summary.spend.microusd)
+    archived = RunArchive(home.settings.archive_dir, ArtifactStore(home.settings.artifacts_dir))
+    record = archived.read(workflow_id, run.first_run_id)
+    assert (record.missing, record.complete) == ((), True)
+    assert_each_action_has_one_observation(record.events)
     digests = Counter(row.effect_id for row in rows)
     assert max(digests.values()) == 1
     effects = Path(result.workspace_root) / "effects.txt"

@@ -109,7 +109,7 @@ def spec_of(settings: Settings, replies: list[dict[str, Any]], **changes: Any) -
 
 def texts(settings: Settings, end: Ended, kind: str) -> list[str]:
     """Return the texts of a run's events of one kind."""
-    return [event["text"] for event in events_of(settings, final_state(settings, end)) if event["kind"] == kind]
+    return [event.text for event in events_of(settings, final_state(settings, end)) if event.kind == kind]
 
 
 def test_three_megabytes_of_output(home: DevServer, serving: WorkerProcess) -> None:
