@@ -3,21 +3,19 @@
 import os
 import sys
 import traceback
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from client import record_commands
+from client.options import Flags, Json, TaskId, carry_out
 from client.streams import accept_any_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from schemas.messages import SignalName
     from schemas.scenario import ModelEntry
-    from stores.settings import Settings
 
 EXIT_BUG = 4
 
@@ -35,13 +33,6 @@ scenario_app = typer.Typer(help="Check scenario files and print their schema.", 
 app.add_typer(scenario_app, name="scenario")
 
 
-def _printable(text: str) -> str:
-    """Refuse bytes that are no text: no task has such an id, and Temporal takes none."""
-    if not text.isprintable():
-        raise typer.BadParameter(f"not an id: {text!a}")
-    return text
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"surefoot {version('surefoot')}")
@@ -49,10 +40,6 @@ def _print_version(wanted: bool) -> None:
 
 
 Scenario = Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)]
-TaskId = Annotated[
-    str, typer.Argument(help="The task's id, as `surefoot ps` lists it.", show_default=False, callback=_printable)
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.")]
 Model = Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")]
 ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible service for --model.")]
 ApiKeyEnv = Annotated[str | None, typer.Option(help="Environment variable that holds the key for --model.")]
@@ -60,13 +47,6 @@ PriceOf = Annotated[str | None, typer.Option("--price", help="Dollars per millio
 Worker = Annotated[bool, typer.Option("--worker/--no-worker", help="Keep a worker beside the embedded server.")]
 By = Annotated[str | None, typer.Option(help="Who sends it.", show_default="the system's user")]
 Text = Annotated[str, typer.Argument(help="Reason, for the records.", show_default=False)]
-
-
-@dataclass(frozen=True)
-class Flags:
-    """Options that stand before the command."""
-
-    home: Path | None
 
 
 @app.callback()
@@ -86,7 +66,7 @@ def up(context: typer.Context, worker: Worker = True) -> None:
     """Start the embedded Temporal server and a worker; what runs already is left alone."""
     from client import serving
 
-    _carry_out(context, lambda settings: serving.up(settings, worker))
+    carry_out(context, lambda settings: serving.up(settings, worker))
 
 
 @app.command(epilog="Example: surefoot down")
@@ -94,7 +74,7 @@ def down(context: typer.Context) -> None:
     """Stop the embedded server and its worker. Unfinished tasks go on at the next `up`."""
     from client import serving
 
-    _carry_out(context, serving.down)
+    carry_out(context, serving.down)
 
 
 @app.command(epilog="Example: surefoot run scenarios/fix-failing-test.yaml")
@@ -115,7 +95,7 @@ def run(
     from client import running
 
     override = (model, api_base, api_key_env, price)
-    _carry_out(context, lambda settings: running.run(settings, scenario, _entry(*override), worker, as_json))
+    carry_out(context, lambda settings: running.run(settings, scenario, _entry(*override), worker, as_json))
 
 
 @app.command(epilog="Example: ID=$(surefoot submit scenarios/hello-file.yaml)")
@@ -133,7 +113,7 @@ def submit(
     from client import running
 
     override = (model, api_base, api_key_env, price)
-    _carry_out(context, lambda settings: running.submit(settings, scenario, _entry(*override), worker, as_json))
+    carry_out(context, lambda settings: running.submit(settings, scenario, _entry(*override), worker, as_json))
 
 
 @app.command(epilog="Example: surefoot ps --running --json")
@@ -146,7 +126,7 @@ def ps(
     """List tasks, newest first."""
     from client import asking
 
-    _carry_out(context, lambda settings: asking.ps(settings, limit, running, as_json))
+    carry_out(context, lambda settings: asking.ps(settings, limit, running, as_json))
 
 
 @app.command(epilog="Example: surefoot show task-hello-file-abcdefghij --diff --events 40")
@@ -160,7 +140,7 @@ def show(
     """Show everything about one task: plans, steps, requirements, spend, effects, records."""
     from client import asking
 
-    _carry_out(context, lambda settings: asking.show(settings, task_id, events, diff, as_json))
+    carry_out(context, lambda settings: asking.show(settings, task_id, events, diff, as_json))
 
 
 @app.command(epilog="Example: surefoot watch task-hello-file-abcdefghij")
@@ -168,7 +148,7 @@ def watch(context: typer.Context, task_id: TaskId, as_json: Json = False) -> Non
     """Follow a task live to its end and exit with the outcome's code. Ctrl-C detaches."""
     from client import running
 
-    _carry_out(context, lambda settings: running.watch(settings, task_id, as_json))
+    carry_out(context, lambda settings: running.watch(settings, task_id, as_json))
 
 
 @app.command(epilog='Example: surefoot pause task-hello-file-abcdefghij "wait for the release"')
@@ -218,7 +198,7 @@ def worker(context: typer.Context) -> None:
     from client import serving
 
     arguments = list(context.args)
-    _carry_out(context, lambda settings: serving.worker(settings, arguments))
+    carry_out(context, lambda settings: serving.worker(settings, arguments))
 
 
 @app.command(epilog="Example: surefoot doctor")
@@ -226,7 +206,10 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Say what works here, and the command that mends what does not. Exits with 6 where something must be mended."""
     from client import doctor as examination
 
-    _carry_out(context, lambda settings: examination.doctor(settings, as_json))
+    carry_out(context, lambda settings: examination.doctor(settings, as_json))
+
+
+app.add_typer(record_commands.app)
 
 
 @scenario_app.command("check", epilog="Example: surefoot scenario check scenarios/*.yaml")
@@ -238,7 +221,7 @@ def scenario_check(
     """Check scenario files as `run` would, with file, line and field of every problem. Nothing is started."""
     from client import checking
 
-    _carry_out(context, lambda settings: checking.check(settings, scenarios, as_json))
+    carry_out(context, lambda settings: checking.check(settings, scenarios, as_json))
 
 
 @scenario_app.command("schema", epilog="Example: surefoot scenario schema > scenario.schema.json")
@@ -246,14 +229,7 @@ def scenario_schema(context: typer.Context) -> None:
     """Print the JSON Schema of scenario files, for completion in editors."""
     from client import checking
 
-    _carry_out(context, lambda _settings: checking.print_schema())
-
-
-def _carry_out(context: typer.Context, command: "Callable[[Settings], int]") -> NoReturn:
-    from client.reporting import carry_out
-
-    flags: Flags = context.obj
-    raise typer.Exit(carry_out(flags.home, command))
+    carry_out(context, lambda _settings: checking.print_schema())
 
 
 def _entry(*override: str | None) -> "ModelEntry | None":
@@ -265,7 +241,7 @@ def _entry(*override: str | None) -> "ModelEntry | None":
 def _tell(context: typer.Context, task_id: str, name: "SignalName", text: str, by: str | None, as_json: bool) -> None:
     from client import telling
 
-    _carry_out(context, lambda settings: telling.tell(settings, task_id, name, text, by, as_json))
+    carry_out(context, lambda settings: telling.tell(settings, task_id, name, text, by, as_json))
 
 
 def main() -> None:

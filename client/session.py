@@ -17,6 +17,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from client.embedded import ensure_running, server_of
 from client.problems import PrerequisiteError
 from client.tasks import Tasks
+from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
@@ -37,6 +38,8 @@ class Session:
     """Temporal."""
     artifacts: ArtifactStore
     """Texts and blobs."""
+    archive: RunArchive
+    """Events of runs."""
     tasks: Tasks
     """Tasks as they are seen from outside."""
 
@@ -67,7 +70,9 @@ def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]
         artifacts = ArtifactStore(settings.artifacts_dir)
         client = await open_client(settings)
         ledger = await asyncio.to_thread(Ledger, settings.database_url)
-        return await work(Session(settings, client, artifacts, Tasks(client, ledger, artifacts)))
+        archive = RunArchive(settings.archive_dir, artifacts)
+        tasks = Tasks(client, ledger, artifacts, archive)
+        return await work(Session(settings, client, artifacts, archive, tasks))
 
     return asyncio.run(run())
 

@@ -22,9 +22,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from client.problems import BadInput
 from schemas.base import clip
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
+from schemas.errors import ArtifactMissing
 from schemas.messages import Note, SignalName
 from schemas.outcome import Outcome, OutcomeKind
 from schemas.state import AgentState, Summary, TaskResult
+from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.records import EffectRow, RunRow, UnsettledEffect
@@ -32,6 +34,8 @@ from stores.records import EffectRow, RunRow, UnsettledEffect
 Reply = TypeVar("Reply", AgentState, Summary)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
+TERMINATED = "Terminated"
+"""Error type of a run that was ended from outside without a chance to close and record itself."""
 FAILING_ATTEMPTS = 4  # a worker that dies and comes back costs one or two
 NO_ANSWER = (
     RPCStatusCode.DEADLINE_EXCEEDED,
@@ -82,20 +86,19 @@ class TaskView:
 class Tasks:
     """Speaks to Temporal about tasks and reads what they left in the stores."""
 
-    def __init__(self, client: Client, ledger: Ledger, artifacts: ArtifactStore) -> None:
-        """Use these three; nothing is opened or closed here."""
+    def __init__(self, client: Client, ledger: Ledger, artifacts: ArtifactStore, archive: RunArchive) -> None:
+        """Use these; nothing is opened or closed here."""
         self._client = client
         self._ledger = ledger
         self._artifacts = artifacts
+        self._archive = archive
 
     async def look(self, task_id: str) -> TaskView:
         """Return what is known of a task. Raises UnknownTask, NotATask; RPCError where the server is down."""
         described = await self._describe(task_id)
         row = await asyncio.to_thread(self._ledger.run, task_id)
         if described is None:
-            if row is None:
-                raise UnknownTask(task_id)
-            return self._from_row(row)
+            return self._from_row(row) if row else await asyncio.to_thread(self._from_traces, task_id)
         if described.workflow_type != TASK_WORKFLOW:
             raise NotATask(f"{task_id} is a workflow of type {described.workflow_type}, not a task")
         run_id = described.run_id
@@ -163,6 +166,8 @@ class Tasks:
             result = _result_of(error)
             outcome = row.outcome if row else _of_failure(described.status, error)
         state = self._kept_state(result, row)
+        if state is None and row is None:  # terminated, for one: Temporal still has its history
+            state = await self._query(described.id, STATE_QUERY, AgentState)
         return TaskView(
             described.id,
             ended=True,
@@ -173,7 +178,7 @@ class Tasks:
             result=result,
             outcome=outcome,
             row=row,
-            why_not="" if state else "its final state was not recorded",
+            why_not="" if state else f"its final state {'cannot be read' if row else 'was not recorded'}",
         )
 
     def _from_row(self, row: RunRow) -> TaskView:
@@ -186,7 +191,24 @@ class Tasks:
             state=state,
             outcome=row.outcome,
             row=row,
-            why_not="Temporal has forgotten it; this is from the ledger",
+            why_not="Temporal has forgotten it; this is from the ledger and the archive"
+            + ("" if state else ", without its final state, which cannot be read"),
+        )
+
+    def _from_traces(self, task_id: str) -> TaskView:
+        """Return what is left of a run that nobody recorded as ended. Raises UnknownTask where nothing is."""
+        archived = self._archive.chains(task_id)
+        first_run_id = archived[-1] if archived else self._ledger.last_chain(task_id)
+        if first_run_id is None:
+            raise UnknownTask(task_id)
+        detail = "Temporal does not know it any more and its end was not recorded: it was terminated, most likely"
+        return TaskView(
+            task_id,
+            ended=True,
+            run_id=first_run_id,
+            first_run_id=first_run_id,
+            outcome=Outcome(kind=OutcomeKind.FAILED, error_type="Unrecorded", detail=detail),
+            why_not="nothing is left of it but its effects in the ledger and what it had archived",
         )
 
     def _kept_state(self, result: TaskResult | None, row: RunRow | None) -> AgentState | None:
@@ -195,8 +217,8 @@ class Tasks:
             return None
         try:
             return AgentState.model_validate_json(self._artifacts.get_bytes(ref))
-        except ValidationError:
-            return None  # written by another version: the row and the result still tell the end
+        except (ValidationError, ArtifactMissing):
+            return None  # written by another version, or lost: the row and the result still tell the end
 
 
 def _silence(attempt: int) -> str:
@@ -220,6 +242,8 @@ def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureEr
     cause = error.cause
     if status is WorkflowExecutionStatus.CANCELED:
         return Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
+    if status is WorkflowExecutionStatus.TERMINATED:
+        return Outcome(kind=OutcomeKind.FAILED, error_type=TERMINATED, detail=clip(str(cause) or "without a reason"))
     if isinstance(cause, ApplicationError):
         kind, detail = cause.type or "ApplicationError", cause.message
     else:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, select
+from sqlalchemy import Connection, Engine, Select, func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -22,8 +22,10 @@ from schemas.effects import (
 from schemas.errors import LedgerUnavailable
 from stores import claims, sums
 from stores.database import READ_ONLY, migrate, open_database
-from stores.records import EffectRow, RunRow, UnsettledEffect
+from stores.records import EffectRow, RunRow, UnendedChain, UnsettledEffect
 from stores.tables import EFFECTS, RUNS
+
+ROWS_AT_ONCE = 500
 
 
 class Ledger:
@@ -143,6 +145,30 @@ class Ledger:
         """Return the run of that workflow id that was recorded last, or None."""
         found = self._runs(select(RUNS.c.record_json).where(RUNS.c.workflow_id == workflow_id), 1)
         return found[0] if found else None
+
+    def last_chain(self, workflow_id: str) -> str | None:
+        """Return the first run id of the latest chain of that workflow id that claimed an effect, or None."""
+        query = select(EFFECTS.c.first_run_id).where(EFFECTS.c.workflow_id == workflow_id)
+        with self._reading() as connection:
+            row = connection.execute(query.order_by(EFFECTS.c.number.desc()).limit(1)).first()
+        return None if row is None else str(row.first_run_id)
+
+    def without_end(self) -> list[UnendedChain]:
+        """Return the chains that claimed effects and of which no run is recorded as ended."""
+        ended = select(RUNS.c.first_run_id)
+        chain = (EFFECTS.c.workflow_id, EFFECTS.c.first_run_id)
+        query = select(*chain, func.max(EFFECTS.c.created_at).label("last")).group_by(*chain)
+        with self._reading() as connection:
+            rows = connection.execute(query.where(EFFECTS.c.first_run_id.not_in(ended))).all()
+        return [UnendedChain(workflow_id=row[0], first_run_id=row[1], last_effect_at=row[2]) for row in rows]
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text in which an effect or an ended run may refer to artifacts."""
+        columns = (EFFECTS.c.outcome_json, EFFECTS.c.marker_json, EFFECTS.c.late_json), (RUNS.c.record_json,)
+        for query in (select(*names) for names in columns):
+            with self._reading() as connection:
+                for row in connection.execution_options(yield_per=ROWS_AT_ONCE).execute(query):
+                    yield from row
 
     def runs(self, limit: int) -> list[RunRow]:
         """Return the ``limit`` runs that were recorded last, newest first."""
