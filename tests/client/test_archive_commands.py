@@ -96,7 +96,7 @@ def test_a_run_that_temporal_has_forgotten_tells_everything_as_before(surefoot: 
     assert code == EXIT_STOPPED, err
     task_id = out.split()[1]
     commands = [("events", task_id, "--json"), ("plans", task_id, "--diff"), ("plans", task_id, "--diff", "--json")]
-    before = [surefoot(*command) for command in commands]
+    before = [surefoot.ask(*command) for command in commands]
     assert [code for code, _, _ in before] == [EXIT_VERIFIED] * 3
     events = [Event.model_validate_json(line) for line in before[0][1].splitlines()]
     assert_each_action_has_one_observation(events)
@@ -106,21 +106,21 @@ def test_a_run_that_temporal_has_forgotten_tells_everything_as_before(surefoot: 
     assert parsed(before[2][1])[1]["changes"] == [{"change": "failed", "before": "v1.s1", "after": "v2.s1"}]
 
     with_client(surefoot.settings, task_id, forget)
-    assert [surefoot(*command) for command in commands] == before
-    code, out, _ = surefoot("show", task_id, "--events", "3", "--diff")
+    assert [surefoot.ask(*command) for command in commands] == before
+    code, out, _ = surefoot.ask("show", task_id, "--events", "3", "--diff")
     assert code == EXIT_VERIFIED
     for part in ("Temporal has forgotten it", "name         small", "evaluator.1", "plan v2, after v1.s1", "+x"):
         assert part in out
     shown = surefoot.state(task_id)
     assert [item["id"] for item in shown["events"]] == [event.id for event in events[-15:]]
-    assert task_id in surefoot("ps")[1]
+    assert task_id in surefoot.ask("ps")[1]
 
     _lose_the_end(surefoot.settings, shown)
-    code, out, err = surefoot("events", task_id, "--json")
+    code, out, err = surefoot.ask("events", task_id, "--json")
     assert code == EXIT_VERIFIED
     assert ids(out) == [event.id for event in events[:-1]]
     assert "chunk 1 is torn" in err
-    assert surefoot("show", task_id)[0] == EXIT_VERIFIED
+    assert surefoot.ask("show", task_id)[0] == EXIT_VERIFIED
 
 
 def _lose_the_end(settings: Settings, shown: dict[str, Any]) -> None:
@@ -139,23 +139,23 @@ def test_a_terminated_run_is_called_that_and_leaves_what_it_can(surefoot: Surefo
     out, err = following.communicate(timeout=60)
     assert following.returncode == EXIT_VERIFIED, err
     assert {item["kind"] for item in parsed(out)} == {"action", "state_change"}
-    listed = parsed(surefoot("ps", "--json")[1])
+    listed = parsed(surefoot.ask("ps", "--json")[1])
     assert next(item["status"] for item in listed if item["id"] == task_id) == "FAILED(Terminated)"
-    code, out, _ = surefoot("show", task_id)
+    code, out, _ = surefoot.ask("show", task_id)
     assert code == EXIT_VERIFIED
     assert "FAILED(Terminated)" in out
     assert f"action        v1.s1.i1.a1  run sleep 600; : {token}" in out
 
     with_client(surefoot.settings, task_id, forget)
-    code, out, _ = surefoot("show", task_id)
+    code, out, _ = surefoot.ask("show", task_id)
     assert code == EXIT_VERIFIED
     assert "FAILED(Unrecorded)" in out
     assert "propose_action" in out, "the ledger still has its effects"
-    code, out, err = surefoot("events", task_id)
+    code, out, err = surefoot.ask("events", task_id)
     assert (code, out) == (EXIT_VERIFIED, "")
     assert "the events of it are not in the archive" in err
-    assert surefoot("watch", task_id)[0] == EXIT_FAILED
-    assert surefoot("events", "task-nobody")[0] == EXIT_BAD_INPUT
+    assert surefoot.ask("watch", task_id)[0] == EXIT_FAILED
+    assert surefoot.ask("events", "task-nobody")[0] == EXIT_BAD_INPUT
     assert eventually(lambda: processes_with(token) == [], 60)
 
 
@@ -168,7 +168,7 @@ def test_a_terminated_run_is_called_that_and_leaves_what_it_can(surefoot: Surefo
     ],
 )
 def test_bad_arguments_are_named(surefoot: Surefoot, arguments: tuple[str, ...], said: str) -> None:
-    code, out, err = surefoot(*arguments)
+    code, out, err = surefoot.ask(*arguments)
     assert (code, out) == (EXIT_BAD_INPUT, "")
     assert said in err
 
@@ -181,7 +181,7 @@ def age_everything(settings: Settings) -> None:
 
 def gc(surefoot: Surefoot, *arguments: str) -> dict[str, Any]:
     """Collect, and return what was removed."""
-    code, out, err = surefoot("gc", "--json", *arguments)
+    code, out, err = surefoot.ask("gc", "--json", *arguments)
     assert code == EXIT_VERIFIED, err
     collected: dict[str, Any] = json.loads(out)
     return collected
@@ -214,20 +214,20 @@ def test_gc_removes_what_nothing_needs_and_an_open_run_goes_on_without_its_worke
         assert (collected["workspaces"], collected["logs"]) == ([], [])
 
         with_client(settings, ended, forget)  # claims and frames of its history are garbage now, its record is not
-        events = surefoot("events", ended, "--json")
-        shown = surefoot("show", ended, "--diff", "--events", "1000")
+        events = surefoot.ask("events", ended, "--json")
+        shown = surefoot.ask("show", ended, "--diff", "--events", "1000")
         collected = gc(surefoot, "--older-than", "0h")
         assert collected["artifacts"] > 0
         assert len(collected["workspaces"]) == 1
         assert collected["workspaces"][0].startswith(ended)
-        assert surefoot("events", ended, "--json") == events
-        assert surefoot("show", ended, "--diff", "--events", "1000") == shown
+        assert surefoot.ask("events", ended, "--json") == events
+        assert surefoot.ask("show", ended, "--diff", "--events", "1000") == shown
 
         worker = worker_of(settings)
         assert worker is not None
         os.kill(worker.process.pid, signal.SIGKILL)  # its successor replays the run from its claims
         assert surefoot("cancel", open_task)[0] == EXIT_VERIFIED
-        assert surefoot("watch", open_task)[0] == EXIT_CANCELLED
+        assert surefoot.ask("watch", open_task)[0] == EXIT_CANCELLED
 
         assert surefoot("down")[0] == EXIT_VERIFIED
         code, out, err = _without_temporal(surefoot)

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 from client.embedded import child_environment, stop
+from client.main import app
 from schemas.outcome import EXIT_VERIFIED
 from stores.settings import Settings
 
@@ -40,6 +43,11 @@ class Surefoot:
         out, err = process.communicate(timeout=100)
         return process.returncode, out, err
 
+    def ask(self, *arguments: str) -> tuple[int, str, str]:
+        """Return the same of a command that only looks, without a process of its own."""
+        done = CliRunner().invoke(app, ["--home", str(self.settings.home), *arguments])
+        return done.exit_code, done.stdout, done.stderr
+
     def submit(self, scenario: Path) -> str:
         """Submit a scenario and return the task's id."""
         code, out, err = self("submit", str(scenario))
@@ -48,7 +56,7 @@ class Surefoot:
 
     def state(self, task_id: str) -> dict[str, Any]:
         """Return what `show --json` says."""
-        code, out, err = self("show", task_id, "--json")
+        code, out, err = self.ask("show", task_id, "--json")
         assert code == EXIT_VERIFIED, err
         shown: dict[str, Any] = json.loads(out)
         return shown
