@@ -38,6 +38,8 @@ REPLAN = """\
 """
 TWO_DAYS = 2 * 24 * 3600
 
+pytestmark = pytest.mark.timeout(400)  # many commands, each of which a busy machine makes wait
+
 
 @pytest.fixture(scope="module")
 def surefoot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surefoot]:
@@ -187,6 +189,7 @@ def gc(surefoot: Surefoot, *arguments: str) -> dict[str, Any]:
     return collected
 
 
+@pytest.mark.slow
 def test_gc_removes_what_nothing_needs_and_an_open_run_goes_on_without_its_worker(tmp_path: Path) -> None:
     with command_line(settings_of(tmp_path / "home")) as surefoot:
         settings = surefoot.settings
@@ -242,6 +245,7 @@ def _without_temporal(surefoot: Surefoot) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_gc_keeps_all_artifacts_where_a_run_may_go_on_at_another_server(tmp_path: Path) -> None:
     with command_line(settings_of(tmp_path / "home")) as surefoot:
         settings = surefoot.settings
