@@ -9,6 +9,7 @@ from schemas import contract
 from schemas.calls import PromptRef
 from schemas.digest import sha256_text
 from schemas.models import Node
+from schemas.state import AgentState
 from schemas.workspace import (
     ArchiveReply,
     ArchiveRequest,
@@ -52,7 +53,7 @@ class RunActivities:
     async def archive_run(self, request: ArchiveRequest) -> ArchiveReply:
         """Write one chunk of records."""
         chunk = await asyncio.to_thread(
-            self._archive.put_chunk, request.workflow_id, request.first_run_id, request.chunk, request.records_json
+            self._archive.put_chunk, request.workflow_id, request.first_run_id, request.chunk, request.records_jsonl
         )
         return ArchiveReply(chunk=chunk)
 
@@ -76,6 +77,8 @@ class RunActivities:
         )
 
     def _record(self, request: RecordRunRequest) -> RecordRunReply:
+        """Write the last chunk, the state and the row, in this order: whoever finds the row finds the rest."""
+        self._archive_rest(request)
         state = self._artifacts.put_bytes(request.state_json.encode())
         self._ledger.record_run(
             RunRow(
@@ -89,6 +92,15 @@ class RunActivities:
                 ended_at=request.ended_at,
                 state=state,
                 summary=request.summary,
+                evaluator=request.evaluator,
+                difference=request.difference,
             )
         )
         return RecordRunReply(state=state, totals=self._ledger.totals(request.first_run_id))
+
+    def _archive_rest(self, request: RecordRunRequest) -> None:
+        """Write the events that the final state holds: the archive's folder then tells of the run without anything."""
+        state = AgentState.model_validate_json(request.state_json)
+        rest = "".join(f"{event.model_dump_json(exclude_defaults=True)}\n" for event in state.events)
+        number = state.counters.chunks + 1
+        self._archive.put_last_chunk(request.workflow_id, request.first_run_id, number, rest)

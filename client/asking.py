@@ -2,19 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from temporalio.client import WorkflowExecution
+from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 
 from client import lines, live
-from client.session import Session, wake_embedded, with_session
-from client.tasks import TaskView
+from client.events import events_of
+from client.session import Session, say, wake_embedded, with_session
+from client.tasks import TERMINATED, TaskView
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
 from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
 from schemas.scenario import MICROUSD_PER_USD
-from schemas.state import AgentState
+from schemas.state import AgentState, Event
 from schemas.texts import TextRef
 from stores.artifacts import ArtifactStore
 from stores.records import EffectRow, RunRow
@@ -69,6 +70,8 @@ def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
     said = item.typed_search_attributes
     status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
     ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
+    if item.status is WorkflowExecutionStatus.TERMINATED:  # what it published last is not how it ended
+        status, reason = OutcomeKind.FAILED.value, TERMINATED
     label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
     usd = said.get(keys[SearchAttribute.SPEND_USD])
     return _listing(item.id, label, item.start_time.isoformat(timespec="seconds")[:19], usd)
@@ -93,10 +96,15 @@ def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: boo
     async def work(session: Session) -> int:
         view = await session.tasks.look(task_id)
         effects = await asyncio.to_thread(session.tasks.effects, view.first_run_id)
+        kept = await asyncio.to_thread(events_of, view, session.archive)
+        newest = kept.events[-events:] if events else ()
+        for problem in kept.missing:
+            say(problem)
         if as_json:
-            print(json.dumps(_as_json(view, effects, events, _difference(view, session.artifacts) if diff else None)))
+            difference = _difference(view, session.artifacts) if diff else None
+            print(json.dumps(_as_json(view, effects, newest, difference)))
         else:
-            print("\n".join(_show_lines(view, effects, events, session.artifacts)))
+            print("\n".join(_show_lines(view, effects, newest, session.artifacts)))
             if diff:
                 print("\ndifference of the workspace")
                 print(_difference(view, session.artifacts) or "  none recorded")
@@ -105,10 +113,8 @@ def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: boo
     return with_session(settings, work)
 
 
-def _as_json(view: TaskView, effects: Any, events: int, difference: str | None) -> dict[str, Any]:
-    state = view.state.model_dump(mode="json") if view.state else None
-    if state is not None:
-        state["events"] = state["events"][-events:] if events else []
+def _as_json(view: TaskView, effects: Any, events: Sequence[Event], difference: str | None) -> dict[str, Any]:
+    state = view.state.model_dump(mode="json", exclude={"events"}) if view.state else None
     return {
         **live.ending_json(view),
         "ended": view.ended,
@@ -116,28 +122,30 @@ def _as_json(view: TaskView, effects: Any, events: int, difference: str | None) 
         "first_run_id": view.first_run_id,
         "summary": view.summary.model_dump(mode="json") if view.summary else None,
         "state": state,
+        "events": [event.model_dump(mode="json") for event in events],
         "effects": [effect.model_dump(mode="json") for effect in effects],
         "difference": difference,
         "note": "; ".join(note for note in (view.why_not, view.note) if note),
     }
 
 
-def _show_lines(view: TaskView, effects: Any, events: int, artifacts: ArtifactStore) -> Iterator[str]:
+def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts: ArtifactStore) -> Iterator[str]:
     yield f"task         {view.id}"
     yield f"run          {view.run_id}" + ("" if view.run_id == view.first_run_id else f", chain {view.first_run_id}")
     for note in (view.why_not, view.note):
         if note:
             yield f"note         {note}"
-    if view.summary:
-        yield f"name         {view.summary.name}"
-        if not view.ended:
-            yield f"status       {lines.status_line(view.summary)}"
+    name = view.summary.name if view.summary else view.row.name if view.row else ""
+    if name:
+        yield f"name         {name}"
+    if view.summary and not view.ended:
+        yield f"status       {lines.status_line(view.summary)}"
     if view.state:
         yield from _state_lines(view.state, artifacts, view.ended)
     yield from _effect_lines(effects)
-    if view.state and view.state.events and events:
-        yield f"last {min(events, len(view.state.events))} records"
-        yield from (f"  {lines.event_line(event)}" for event in view.state.events[-events:])
+    if events:
+        yield f"last {len(events)} records; `surefoot events {view.id}` has all"
+        yield from (f"  {lines.event_line(event)}" for event in events)
     if view.ended:
         yield from lines.ending_lines(view)
 
@@ -182,7 +190,7 @@ def _effect_lines(effects: Any) -> Iterator[str]:
 
 
 def _difference(view: TaskView, artifacts: ArtifactStore) -> str:
-    ref = view.result.difference if view.result else None
+    ref = view.result.difference if view.result else view.row.difference if view.row else None
     if ref is None and view.state and view.state.frames.t2:
         ref = view.state.frames.t2.difference
     return "\n".join(_text(artifacts, ref, indent="", limit=None)) if ref else ""

@@ -8,6 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from client.tasks import Tasks, TaskView
 from schemas.state import Event
+from stores.archive import number_of
 
 POLL_SECONDS = 0.3
 UNREACHABLE = frozenset({RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNKNOWN})
@@ -49,8 +50,3 @@ async def follow(tasks: Tasks, task_id: str) -> AsyncIterator[Look]:
             return
         seen = max([seen, *map(number_of, fresh)])
         await asyncio.sleep(POLL_SECONDS)
-
-
-def number_of(event: Event) -> int:
-    """Return the number in an event's id."""
-    return int(event.id[1:])

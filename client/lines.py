@@ -38,7 +38,7 @@ def _counted(number: int, thing: str) -> str:
 def event_line(event: Event) -> str:
     """Return one record of a run in a line: time, sign, kind, place, text."""
     text = clip(" ".join(event.text.split()), EVENT_CHARACTERS)
-    return f"{event.at[11:19]} {mark(event.ok)} {event.kind.value:<11} {event.place:<12} {text}"
+    return f"{event.at[11:19]} {mark(event.ok)} {event.kind.value:<13} {event.place:<12} {text}"
 
 
 def plan_lines(plan: PlanVersion, current: str) -> Iterator[str]:
@@ -84,9 +84,10 @@ def ending_lines(view: TaskView) -> Iterator[str]:
     if view.state:
         yield "requirements"
         yield from requirement_lines(view.state)
-    if view.result and view.result.evaluator:
+    evaluator = view.result.evaluator if view.result else view.row.evaluator if view.row else ()
+    if evaluator:
         yield "evaluator (hidden from the agent)"
-        yield from (f"  {mark(check.met)} {check.id}: {check.detail}" for check in view.result.evaluator)
+        yield from (f"  {mark(check.met)} {check.id}: {check.detail}" for check in evaluator)
     root = view.state.workspace.root if view.state and view.state.workspace else ""
     if root:
         yield f"files        {root}"

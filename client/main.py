@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from client.options import ApiBase, ApiKeyEnv, By, Flags, Json, Model, PriceOf, Scenario, TaskId, Text, Worker
-from client.options import carry_out as _carry_out
+from client import record_commands
+from client.options import (
+    ApiBase,
+    ApiKeyEnv,
+    By,
+    Flags,
+    Json,
+    Model,
+    PriceOf,
+    Scenario,
+    TaskId,
+    Text,
+    Worker,
+    carry_out,
+)
 from client.options import entry_of as _entry
 from client.scenario_commands import scenario_app
 from client.streams import accept_any_text
@@ -58,7 +71,7 @@ def up(context: typer.Context, worker: Worker = True, as_json: Json = False) -> 
     """Start the embedded Temporal server and a worker; what runs already is left alone."""
     from client import serving
 
-    _carry_out(context, lambda settings: serving.up(settings, worker, as_json))
+    carry_out(context, lambda settings: serving.up(settings, worker, as_json))
 
 
 @app.command(epilog="Example: surefoot down")
@@ -66,7 +79,7 @@ def down(context: typer.Context) -> None:
     """Stop the embedded server and its worker. Unfinished tasks go on at the next `up`."""
     from client import serving
 
-    _carry_out(context, serving.down)
+    carry_out(context, serving.down)
 
 
 @app.command(epilog="Example: surefoot run scenarios/fix-failing-test.yaml")
@@ -87,7 +100,7 @@ def run(
     from client import running
 
     override = (model, api_base, api_key_env, price)
-    _carry_out(context, lambda settings: running.run(settings, scenario, _entry(*override), worker, as_json))
+    carry_out(context, lambda settings: running.run(settings, scenario, _entry(*override), worker, as_json))
 
 
 @app.command(epilog="Example: ID=$(surefoot submit scenarios/hello-file.yaml)")
@@ -105,7 +118,7 @@ def submit(
     from client import running
 
     override = (model, api_base, api_key_env, price)
-    _carry_out(context, lambda settings: running.submit(settings, scenario, _entry(*override), worker, as_json))
+    carry_out(context, lambda settings: running.submit(settings, scenario, _entry(*override), worker, as_json))
 
 
 @app.command(epilog="Example: surefoot ps --running --json")
@@ -118,7 +131,7 @@ def ps(
     """List tasks, newest first."""
     from client import asking
 
-    _carry_out(context, lambda settings: asking.ps(settings, limit, running, as_json))
+    carry_out(context, lambda settings: asking.ps(settings, limit, running, as_json))
 
 
 @app.command(epilog="Example: surefoot show task-hello-file-abcdefghij --diff --events 40")
@@ -132,7 +145,7 @@ def show(
     """Show everything about one task: plans, steps, requirements, spend, effects, records."""
     from client import asking
 
-    _carry_out(context, lambda settings: asking.show(settings, task_id, events, diff, as_json))
+    carry_out(context, lambda settings: asking.show(settings, task_id, events, diff, as_json))
 
 
 @app.command(epilog="Example: surefoot watch task-hello-file-abcdefghij")
@@ -140,7 +153,7 @@ def watch(context: typer.Context, task_id: TaskId, as_json: Json = False) -> Non
     """Follow a task live to its end and exit with the outcome's code. Ctrl-C detaches."""
     from client import running
 
-    _carry_out(context, lambda settings: running.watch(settings, task_id, as_json))
+    carry_out(context, lambda settings: running.watch(settings, task_id, as_json))
 
 
 @app.command(epilog='Example: surefoot pause task-hello-file-abcdefghij "wait for the release"')
@@ -190,7 +203,7 @@ def worker(context: typer.Context) -> None:
     from client import serving
 
     arguments = list(context.args)
-    _carry_out(context, lambda settings: serving.worker(settings, arguments))
+    carry_out(context, lambda settings: serving.worker(settings, arguments))
 
 
 @app.command(epilog="Example: surefoot doctor")
@@ -198,7 +211,10 @@ def doctor(context: typer.Context, as_json: Json = False) -> None:
     """Say what works here, and the command that mends what does not. Exits with 6 where something must be mended."""
     from client import doctor as examination
 
-    _carry_out(context, lambda settings: examination.doctor(settings, as_json))
+    carry_out(context, lambda settings: examination.doctor(settings, as_json))
+
+
+app.add_typer(record_commands.app)
 
 
 @app.command(epilog="Example: surefoot contract --json")
@@ -208,13 +224,13 @@ def contract(
     """Print the wire contract: what any Temporal client needs to start, signal and query a task."""
     from client import checking
 
-    _carry_out(context, lambda _settings: checking.print_contract(as_json))
+    carry_out(context, lambda _settings: checking.print_contract(as_json))
 
 
 def _tell(context: typer.Context, task_id: str, name: "SignalName", text: str, by: str | None, as_json: bool) -> None:
     from client import telling
 
-    _carry_out(context, lambda settings: telling.tell(settings, task_id, name, text, by, as_json))
+    carry_out(context, lambda settings: telling.tell(settings, task_id, name, text, by, as_json))
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from client.embedded import ensure_running, server_of
 from client.problems import PrerequisiteError
 from client.tasks import Tasks
+from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
@@ -38,6 +39,8 @@ class Session:
     """Temporal."""
     artifacts: ArtifactStore
     """Texts and blobs."""
+    archive: RunArchive
+    """Events of runs."""
     tasks: Tasks
     """Tasks as they are seen from outside."""
 
@@ -78,7 +81,8 @@ async def open_session(settings: Settings) -> Session:
     artifacts = ArtifactStore(settings.artifacts_dir)
     client = await open_client(settings)
     ledger = await asyncio.to_thread(Ledger, settings.database_url)
-    return Session(settings, client, artifacts, Tasks(client, ledger, artifacts))
+    archive = RunArchive(settings.archive_dir, artifacts)
+    return Session(settings, client, artifacts, archive, Tasks(client, ledger, artifacts, archive))
 
 
 async def open_client(settings: Settings) -> Client:

@@ -22,10 +22,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from client.problems import BadInput, PrerequisiteError
 from schemas.base import clip
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
+from schemas.errors import ArtifactMissing
 from schemas.lenient import Read, in_a_line, read_reply
 from schemas.messages import Note, SignalName
 from schemas.outcome import Outcome, OutcomeKind
 from schemas.state import AgentState, Summary, TaskResult
+from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.records import EffectRow, RunRow, UnsettledEffect
@@ -33,6 +35,8 @@ from stores.records import EffectRow, RunRow, UnsettledEffect
 Reply = TypeVar("Reply", AgentState, Summary)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
+TERMINATED = "Terminated"
+"""Error type of a run that was ended from outside without a chance to close and record itself."""
 FAILING_ATTEMPTS = 4  # a worker that dies and comes back costs one or two
 NO_ANSWER = (
     RPCStatusCode.DEADLINE_EXCEEDED,
@@ -87,20 +91,19 @@ class TaskView:
 class Tasks:
     """Speaks to Temporal about tasks and reads what they left in the stores."""
 
-    def __init__(self, client: Client, ledger: Ledger, artifacts: ArtifactStore) -> None:
-        """Use these three; nothing is opened or closed here."""
+    def __init__(self, client: Client, ledger: Ledger, artifacts: ArtifactStore, archive: RunArchive) -> None:
+        """Use these; nothing is opened or closed here."""
         self._client = client
         self._ledger = ledger
         self._artifacts = artifacts
+        self._archive = archive
 
     async def look(self, task_id: str) -> TaskView:
         """Return what is known of a task. Raises UnknownTask, NotATask; RPCError where the server is down."""
         described = await self._describe(task_id)
         row = await asyncio.to_thread(self._ledger.run, task_id)
         if described is None:
-            if row is None:
-                raise UnknownTask(task_id)
-            return self._from_row(row)
+            return self._from_row(row) if row else await asyncio.to_thread(self._from_traces, task_id)
         if described.workflow_type != TASK_WORKFLOW:
             raise NotATask(f"{task_id} is a workflow of type {described.workflow_type}, not a task")
         run_id = described.run_id
@@ -181,6 +184,8 @@ class Tasks:
         if outcome is None:
             raise PrerequisiteError(f"{described.id}: {in_a_line(result.notes)}; update this client to read its end")
         state = self._kept_state(result.value, row)
+        if state.value is None and row is None:  # terminated, for one: Temporal still has its history
+            state = await self._query(described.id, STATE_QUERY, AgentState) or state
         return TaskView(
             described.id,
             ended=True,
@@ -192,7 +197,7 @@ class Tasks:
             outcome=outcome,
             row=row,
             ended_at=row.ended_at if row else described.close_time.isoformat() if described.close_time else "",
-            why_not="" if state.value else "its final state was not recorded",
+            why_not="" if state.value else f"its final state {'cannot be read' if row else 'was not recorded'}",
             note=in_a_line((*result.notes, *state.notes)),
         )
 
@@ -207,13 +212,35 @@ class Tasks:
             outcome=row.outcome,
             row=row,
             ended_at=row.ended_at,
-            why_not="Temporal has forgotten it; this is from the ledger",
+            why_not="Temporal has forgotten it; this is from the ledger and the archive"
+            + ("" if state.value else ", without its final state, which cannot be read"),
             note=in_a_line(state.notes),
+        )
+
+    def _from_traces(self, task_id: str) -> TaskView:
+        """Return what is left of a run that nobody recorded as ended. Raises UnknownTask where nothing is."""
+        archived = self._archive.chains(task_id)
+        first_run_id = archived[-1] if archived else self._ledger.last_chain(task_id)
+        if first_run_id is None:
+            raise UnknownTask(task_id)
+        detail = "Temporal does not know it any more and its end was not recorded: it was terminated, most likely"
+        return TaskView(
+            task_id,
+            ended=True,
+            run_id=first_run_id,
+            first_run_id=first_run_id,
+            outcome=Outcome(kind=OutcomeKind.FAILED, error_type="Unrecorded", detail=detail),
+            why_not="nothing is left of it but its effects in the ledger and what it had archived",
         )
 
     def _kept_state(self, result: TaskResult | None, row: RunRow | None) -> Read[AgentState]:
         ref = (result.state if result else None) or (row.state if row else None)
-        return Read(None) if ref is None else read_reply(AgentState, self._artifacts.get_bytes(ref))
+        if ref is None:
+            return Read(None)
+        try:
+            return read_reply(AgentState, self._artifacts.get_bytes(ref))
+        except ArtifactMissing as error:
+            return Read(None, (str(error),))
 
 
 def _silence(attempt: int) -> str:
@@ -234,6 +261,8 @@ def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureEr
     cause = error.cause
     if status is WorkflowExecutionStatus.CANCELED:
         return Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
+    if status is WorkflowExecutionStatus.TERMINATED:
+        return Outcome(kind=OutcomeKind.FAILED, error_type=TERMINATED, detail=clip(str(cause) or "without a reason"))
     if isinstance(cause, ApplicationError):
         kind, detail = cause.type or "ApplicationError", cause.message
     else:

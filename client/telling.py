@@ -14,7 +14,7 @@ from client.session import Session, say, wake_embedded, with_session
 from client.tasks import Tasks
 from schemas.messages import Note, SignalName
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
-from schemas.state import AgentState, EventKind
+from schemas.state import AgentState, EventKind, Ref
 from stores.settings import Settings
 
 ANSWER_SECONDS = 5.0
@@ -90,7 +90,7 @@ async def deliver(tasks: Tasks, task_id: str, name: SignalName, note: Note) -> A
 
 def _recorded(state: AgentState, note: Note) -> Answer:
     for event in reversed(state.events):
-        if event.kind is EventKind.MESSAGE and note.id in event.refs:
+        if event.kind is EventKind.MESSAGE and event.refs.get(Ref.SENDER) == note.id:
             return Answer(event.ok, event.text.rpartition("→ ")[2])
     return Answer(None, "received")
 

@@ -47,24 +47,80 @@ class Decision(Frozen):
 class EventKind(StrEnum):
     """Kinds of records that a run keeps of itself."""
 
-    PLAN = "plan"
-    VERDICT = "verdict"
-    PROPOSAL = "proposal"
-    OBSERVATION = "observation"
-    CHECKS = "checks"
-    DECISION = "decision"
+    SYSTEM_PROMPT = "system_prompt"
+    """What every prompt of the run is made from: goal, instructions, tools, templates."""
     MESSAGE = "message"
+    """A message of a person, received or refused."""
+    PROPOSAL = "proposal"
+    """What the executor wants to do, and why."""
+    ACTION = "action"
+    """One action, decided; exactly one observation answers it."""
+    OBSERVATION = "observation"
+    """What is known after an action."""
+    AGENT_ERROR = "agent_error"
+    """A model's reply that could not be used."""
+    PLAN_VERSION = "plan_version"
+    """A version of the plan, or that there is no usable one."""
+    VERDICT = "verdict"
+    """A judgement on a step."""
+    CHECKS = "checks"
+    """The result of one check that ran, of a requirement or of the evaluator."""
+    DECISION = "decision"
+    """A decision of the controller."""
     CALL = "call"
+    """A call that ended without an answer."""
+    PAUSE = "pause"
+    """The run stands still for a person, or goes on."""
+    STATE_CHANGE = "state_change"
+    """The run moves on: its status, its workspace, a step, its end."""
     NOTE = "note"
+    """Anything else."""
+
+
+class Source(StrEnum):
+    """Who an event comes from."""
+
+    USER = "user"
+    AGENT = "agent"
+    ENVIRONMENT = "environment"
+    JUDGE = "judge"
+    CONTROLLER = "controller"
+
+
+class Ref(StrEnum):
+    """What an event can speak of."""
+
+    ACTION = "action"
+    """Event id of the action that an observation answers."""
+    OBSERVATION = "observation"
+    """Id of the observation, as ``o17``: at the action that it will answer, and at the observation."""
+    EFFECT = "effect"
+    """Key in the ledger."""
+    FRAME = "frame"
+    """Id of the frame at which a check ran."""
+    CITES = "cites"
+    """What a verdict cites, as ``o17`` or ``f18``."""
+    SENDER = "sender"
+    """The sender's own id of a message."""
+    GOAL = "goal"
+    """Artifact of the goal, as ``sha256:<hex>``."""
+    INSTRUCTIONS = "instructions"
+    """Artifact of the standing instructions."""
+    TOOLS = "tools"
+    """Artifact of the tools' description."""
 
 
 class Event(Frozen):
     """One record of the run; the newest are in the state, older ones in the archive's chunks."""
 
-    id: str
+    id: str = Field(pattern=r"^e[0-9]{1,18}$")
     """As ``e19``."""
     kind: EventKind
     """Which kind."""
+    source: Source
+    """Who it comes from."""
+    visible: bool
+    """Whether it can enter a prompt of planner or executor; judges see frames and outputs only."""
     place: str = Field(max_length=60)
     """Plan, step, iteration or action that it belongs to."""
     at: str
@@ -73,8 +129,10 @@ class Event(Frozen):
     """What happened, for a person."""
     ok: bool | None = None
     """Good or bad, where that can be said."""
-    refs: tuple[str, ...] = ()
-    """Ids and artifacts that it speaks of."""
+    refs: dict[Ref, str] = Field(default_factory=dict)
+    """What it speaks of."""
+    plan: PlanVersion | None = None
+    """The version as it was written, where one was; without the done steps that it carried."""
 
 
 class Frames(Frozen):

@@ -219,8 +219,8 @@ class ArchiveRequest(Frozen):
     """First run of the chain."""
     chunk: Count
     """Number of the chunk, from 1; the same number with the same content is written once."""
-    records_json: str = Field(max_length=1_500_000)
-    """JSON array of the records."""
+    records_jsonl: str = Field(max_length=1_500_000)
+    """The records, one JSON object a line."""
 
 
 class ArchiveReply(Frozen):
@@ -250,9 +250,13 @@ class RecordRunRequest(Frozen):
     ended_at: str
     """ISO 8601, UTC, workflow time."""
     state_json: str = Field(max_length=1_500_000)
-    """The final state as JSON."""
+    """The final state as JSON; its events become the archive's last chunk."""
     summary: Line = ""
     """The end in one line."""
+    evaluator: tuple[CheckResult, ...] = ()
+    """What the hidden evaluator found."""
+    difference: TextRef | None = None
+    """What changed in the workspace."""
 
 
 class RecordRunReply(Frozen):

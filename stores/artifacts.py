@@ -1,6 +1,9 @@
 """The artifact store: texts and blobs on disk under their SHA-256."""
 
 import hashlib
+import os
+import re
+import secrets
 from pathlib import Path
 
 from schemas.errors import ArtifactMissing, PayloadTooLarge
@@ -9,6 +12,7 @@ from stores.files import write_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
+_NAME = re.compile(r"[0-9a-f]{64}")
 
 
 class ArtifactStore:
@@ -45,7 +49,7 @@ class ArtifactStore:
             raise PayloadTooLarge(f"an artifact of {len(data):,} bytes is more than {self._max_bytes:,}")
         ref = BlobRef(sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
         path = self.path(ref.sha256)
-        if not _holds(path, data):
+        if not (_holds(path, data) and _made_young(path)):
             write_atomically(path, data)
         return ref
 
@@ -63,6 +67,39 @@ class ArtifactStore:
         if hashlib.sha256(data).hexdigest() != ref.sha256:
             raise ArtifactMissing(f"the artifact sha256:{ref.sha256} is damaged: {path} has other content")
         return data
+
+    def names(self) -> frozenset[str]:
+        """Return the SHA-256 of every artifact in the store."""
+        return frozenset(path.name for path in self.root.glob("[0-9a-f][0-9a-f]/*") if _NAME.fullmatch(path.name))
+
+    def remove(self, sha256: str, put_before: float) -> int:
+        """Remove an artifact that was last put before ``put_before`` (seconds since the epoch); return its bytes.
+
+        Nothing is removed, and 0 returned, where it was put since, also if that happens at this very moment.
+        """
+        path = self.path(sha256)
+        aside = path.with_name(f".{secrets.token_hex(8)}.removed")
+        try:
+            if path.stat().st_mtime >= put_before:
+                return 0
+            path.rename(aside)  # whoever puts it from here on finds nothing and writes it anew
+            found = aside.stat()
+            if found.st_mtime >= put_before:  # put between our two looks: back to its place
+                aside.rename(path)
+                return 0
+        except FileNotFoundError:  # somebody else collects, too
+            return 0
+        aside.unlink(missing_ok=True)
+        return found.st_size
+
+
+def _made_young(path: Path) -> bool:
+    """Note that the artifact was put now, and return whether it is still there: see ``ArtifactStore.remove``."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -1,9 +1,10 @@
 """The ledger of effects: what may happen is claimed here first, and what happened is written here once."""
 
 import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, select
+from sqlalchemy import Connection, Engine, Row, Select, Table, func, select
 
 from schemas.budget import Spend, add, exceeded
 from schemas.effects import (
@@ -20,7 +21,7 @@ from schemas.errors import Fenced
 from schemas.lenient import read_reply
 from stores import claims, sums
 from stores.database import migrate, open_database
-from stores.records import EffectRow, RunRow, UnsettledEffect
+from stores.records import EffectRow, RunRow, UnendedChain, UnsettledEffect
 from stores.tables import EFFECTS, RUNS
 from stores.transactions import Transactions
 
@@ -31,6 +32,8 @@ RESULT_PATIENCE_SECONDS = 40.0
 
 Both fit into the minute that an activity has beyond its request's own time-out.
 """
+
+ROWS_AT_ONCE = 500
 
 
 class Ledger:
@@ -185,6 +188,31 @@ class Ledger:
         found = self._runs(select(RUNS.c.record_json).where(RUNS.c.workflow_id == workflow_id), 1)
         return found[0] if found else None
 
+    def last_chain(self, workflow_id: str) -> str | None:
+        """Return the first run id of the latest chain of that workflow id that claimed an effect, or None."""
+        query = select(EFFECTS.c.first_run_id).where(EFFECTS.c.workflow_id == workflow_id)
+        latest = query.order_by(EFFECTS.c.number.desc()).limit(1)
+        row = self._transactions.read(lambda connection: connection.execute(latest).first(), self._patience)
+        return None if row is None else str(row.first_run_id)
+
+    def without_end(self) -> list[UnendedChain]:
+        """Return the chains that claimed effects and of which no run is recorded as ended."""
+        ended = select(RUNS.c.first_run_id)
+        chain = (EFFECTS.c.workflow_id, EFFECTS.c.first_run_id)
+        query = select(*chain, func.max(EFFECTS.c.created_at).label("last")).group_by(*chain)
+        unended = query.where(EFFECTS.c.first_run_id.not_in(ended))
+        rows = self._transactions.read(lambda connection: connection.execute(unended).all(), self._patience)
+        return [UnendedChain(workflow_id=row[0], first_run_id=row[1], last_effect_at=row[2]) for row in rows]
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text in which an effect or an ended run may refer to artifacts."""
+        for table, names in ((EFFECTS, ("outcome_json", "marker_json", "late_json")), (RUNS, ("record_json",))):
+            last = 0
+            while rows := self._transactions.read(_page(table, names, last), self._patience):
+                for number, *found in rows:
+                    yield from found
+                    last = number
+
     def runs(self, limit: int) -> list[RunRow]:
         """Return the ``limit`` runs that were recorded last, newest first."""
         return self._runs(select(RUNS.c.record_json), limit)
@@ -206,3 +234,9 @@ class Ledger:
 
         # a note may be written twice; a claim that was given back is not given back again
         self._transactions.write(work, self._patience, repeatable="state" not in values)
+
+
+def _page(table: Table, names: Sequence[str], after: int) -> Callable[[Connection], Sequence[Row[Any]]]:
+    """Return what reads the next rows of a table by number; a transaction of its own does not hold up any writer."""
+    query = select(table.c.number, *(table.c[name] for name in names)).where(table.c.number > after)
+    return lambda connection: connection.execute(query.order_by(table.c.number).limit(ROWS_AT_ONCE)).all()

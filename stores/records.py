@@ -2,9 +2,10 @@
 
 from schemas.base import Count, Frozen, Line
 from schemas.budget import Reservation, Spend
+from schemas.checks import CheckResult
 from schemas.effects import EffectKind, EffectState, ProcessGroup
 from schemas.outcome import Outcome
-from schemas.texts import BlobRef
+from schemas.texts import BlobRef, TextRef
 
 
 class EffectRow(Frozen):
@@ -45,6 +46,17 @@ class UnsettledEffect(Frozen):
     """The process that it started, where it noted one."""
 
 
+class UnendedChain(Frozen):
+    """A chain whose end nobody has recorded."""
+
+    workflow_id: str
+    """Temporal's workflow id."""
+    first_run_id: str
+    """First run of the chain."""
+    last_effect_at: str
+    """When it last claimed an effect: ISO 8601, UTC, by the clock of the process that did."""
+
+
 class RunRow(Frozen):
     """An ended run, written once."""
 
@@ -68,3 +80,7 @@ class RunRow(Frozen):
     """The final state in the artifact store."""
     summary: Line = ""
     """The end in one line."""
+    evaluator: tuple[CheckResult, ...] = ()
+    """What the hidden evaluator found."""
+    difference: TextRef | None = None
+    """What changed in the workspace, as a unified difference."""

@@ -14,7 +14,7 @@ from schemas.checks import RequirementState
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
 from schemas.messages import Note
 from schemas.outcome import Outcome, OutcomeKind
-from schemas.state import AgentState, DecisionKind, Summary, TaskInput, TaskResult
+from schemas.state import AgentState, DecisionKind, EventKind, Summary, TaskInput, TaskResult
 from schemas.task import TaskSpec
 from workflows.calls import Calls, Ended, HandOver
 from workflows.closing import Closing
@@ -114,6 +114,7 @@ class AgentTask:
 
     async def hand_over(self) -> NoReturn:
         """Continue as new with the whole state, and with every message that has arrived."""
+        self.journal.note(EventKind.STATE_CHANGE, f"run {self.journal.state.counters.runs} of the chain hands over")
         await self.calls.archive(KEPT_EVENTS)
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self.quiet()

@@ -153,7 +153,7 @@ class Calls:
                     workflow_id=info.workflow_id,
                     first_run_id=info.first_execution_run_id,
                     chunk=self.state.counters.chunks + 1,
-                    records_json=records.chunk_json(chunk),
+                    records_jsonl=records.chunk_lines(chunk),
                 ),
             )
             self.journal.state = records.archived(self.state, len(chunk), reply.chunk)

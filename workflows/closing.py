@@ -48,8 +48,7 @@ class Closing:
         """Evaluate, clean up, record and publish; return the result, or fail the workflow with it where it FAILED."""
         self.journal.change(outcome=outcome)
         if outcome.kind is OutcomeKind.FINISHED and current_step(self.journal.state):
-            ended = step_done(self.journal.state, None)  # its requirements hold: nothing of it is left to do
-            self.journal.state = rebuild(ended, observations=self.journal.state.observations)
+            self._finish_step()
         self.journal.enter(Status.CLOSING)
         self.journal.say(f"closing: {outcome.label}")
         results = await self._evaluate()
@@ -58,7 +57,8 @@ class Closing:
             outcome = rebuild(outcome, verified=finished and all(result.met for result in results))
         difference = await self._close_workspace()
         self.journal.change(outcome=outcome)
-        state = await self._record(outcome)
+        self._note_outcome(outcome)
+        state = await self._record(outcome, results, difference)
         self.journal.publish_outcome(outcome)
         workspace = self.journal.state.workspace
         result = TaskResult(
@@ -74,6 +74,20 @@ class Closing:
             raise ApplicationError(outcome.detail, result, type=outcome.error_type, non_retryable=True)
         return result
 
+    def _finish_step(self) -> None:
+        """Count the current step as done: the requirements hold, so nothing of it is left to do."""
+        before, step = self.journal.state, current_step(self.journal.state)
+        assert step is not None, "only a step that exists is finished"
+        self.journal.state = rebuild(step_done(before, None), observations=before.observations)
+        text = f"{step.id} {step.title}: done, the requirements hold"
+        self.journal.note(EventKind.STATE_CHANGE, text, place=step.id, ok=True)
+
+    def _note_outcome(self, outcome: Outcome) -> None:
+        verified = {True: ", verified", False: ", but the evaluator says no", None: ""}[outcome.verified]
+        text = f"{outcome.label}{verified}: {outcome.detail}"
+        finished = outcome.kind is OutcomeKind.FINISHED
+        self.journal.note(EventKind.STATE_CHANGE, text, ok=finished and outcome.verified is not False)
+
     async def _evaluate(self) -> tuple[CheckResult, ...]:
         spec, workspace = self.journal.spec, self.journal.state.workspace
         if not spec.evaluator or workspace is None:
@@ -86,6 +100,10 @@ class Closing:
                 extra_seconds=longest_seconds(spec.evaluator),
                 start_within_seconds=START_WITHIN_SECONDS,
             )
+            for result in reply.results:
+                met = "holds" if result.met else "does not hold"
+                text = f"{result.id} {met}: {result.detail}"
+                self.journal.note(EventKind.CHECKS, text, place="evaluator", ok=result.met)
             return reply.results
         except ActivityError as error:
             self.journal.note(EventKind.NOTE, f"the evaluator could not run: {error.cause or error}", ok=False)
@@ -105,8 +123,10 @@ class Closing:
             self.journal.note(EventKind.NOTE, f"the workspace was not closed: {error.cause or error}", ok=False)
             return None
 
-    async def _record(self, outcome: Outcome) -> BlobRef | None:
-        """Archive what the state no longer keeps and write the run's row; the ledger's total has the last word."""
+    async def _record(
+        self, outcome: Outcome, results: tuple[CheckResult, ...], difference: TextRef | None
+    ) -> BlobRef | None:
+        """Write the run's row, and all its events to the archive; the ledger's total has the last word."""
         state, info = self.journal.state, workflow.info()
         try:
             await self.calls.archive(records.KEPT_EVENTS)
@@ -124,6 +144,8 @@ class Closing:
                     ended_at=now(),
                     state_json=state.model_dump_json(),
                     summary=clip(f"{outcome.label}: {outcome.detail}"),
+                    evaluator=results,
+                    difference=difference,
                 ),
             )
         except (ActivityError, Ended) as error:

@@ -5,6 +5,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
+from schemas.actions import Observation, ProposedAction
 from schemas.base import rebuild
 from schemas.contract import SearchAttribute
 from schemas.ids import CallKey
@@ -59,12 +60,19 @@ class Journal:
             workflow_id=info.workflow_id, run_id=info.run_id, first_run_id=info.first_execution_run_id, seq=number
         )
 
-    def note(
-        self, kind: EventKind, text: str, *, place: str = "", ok: bool | None = None, refs: tuple[str, ...] = ()
-    ) -> None:
-        """Record an event at the current place."""
+    def note(self, kind: EventKind, text: str, *, place: str = "", **facts: Any) -> None:
+        """Record an event at the current place; ``facts`` are those of ``records.note_event``."""
         place = place or narrate.place_of(self.state)
-        self.state = records.note_event(self.state, kind, place, text, now(), ok=ok, refs=refs)
+        self.state = records.note_event(self.state, kind, place, text, now(), **facts)
+
+    def begin_action(self, action: ProposedAction, place: str, observation_id: str, effect_id: str | None) -> str:
+        """Record an action that is about to be performed or was not let through; return its event's id."""
+        self.state, event = records.note_action(self.state, action, place, observation_id, effect_id, now())
+        return event
+
+    def observe(self, action_event: str, seen: Observation) -> None:
+        """Record the one observation of an action."""
+        self.state = records.note_observation(self.state, action_event, seen, now())
 
     def say(self, doing: str) -> None:
         """Say what happens now, to people who look."""
@@ -74,7 +82,9 @@ class Journal:
     def enter(self, status: Status) -> None:
         """Move to ``status`` and publish it; publishing costs a history event, so only a change does."""
         if self.state.status is not status:
+            kind, text = narrate.status_change(self.state, status)
             self.change(status=status)
+            self.note(kind, text)
         if self._published is not status:
             pairs: list[SearchAttributeUpdate[Any]] = [
                 STATUS.value_set(status.value),

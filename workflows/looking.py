@@ -6,7 +6,7 @@ from schemas import contract
 from schemas.base import rebuild
 from schemas.checks import CheckResult, RequirementState, longest_seconds
 from schemas.frames import Frame
-from schemas.state import EventKind
+from schemas.state import EventKind, Ref
 from schemas.workspace import RunChecksRequest, SnapshotRequest
 from workflows.calls import Calls
 
@@ -49,7 +49,7 @@ class Looking:
         for result in reply.results:
             verdict = "holds" if result.met else "does not hold"
             text = f"{result.id} {verdict}: {result.detail}"
-            self.journal.note(EventKind.CHECKS, text, ok=result.met, refs=(frame.id,))
+            self.journal.note(EventKind.CHECKS, text, ok=result.met, visible=True, refs={Ref.FRAME: frame.id})
 
 
 def with_results(known: tuple[RequirementState, ...], results: Iterable[CheckResult]) -> tuple[RequirementState, ...]:

@@ -20,7 +20,7 @@ from schemas.effects import CallReceipt, CallStatus
 from schemas.errors import UNBILLED
 from schemas.models import TIER_OF_NODE, Node
 from schemas.sizing import prompt_tokens
-from schemas.state import EventKind
+from schemas.state import EventKind, Ref
 from workflows.calls import Calls, failed
 from workflows.control import budget, context
 
@@ -53,13 +53,15 @@ class ModelCalls:
         problem = getattr(reply, "problem", None)
         if problem is None:
             return reply
-        self._note_unusable(reply.receipt, problem, place)
-        if reply.receipt.raw is None or reply.receipt.raw.tokens > MAX_REPAIRED_TOKENS:
+        raw = reply.receipt.raw
+        repairable = raw is not None and raw.tokens <= MAX_REPAIRED_TOKENS
+        self._note_unusable(reply.receipt, problem, place, repaired=repairable)
+        if raw is None or not repairable:
             return reply
-        repair = RepairRequest(reply=reply.receipt.raw, problem=problem.detail)
+        repair = RepairRequest(reply=raw, problem=problem.detail)
         second = await self._ask_answered(ref, place, learned, repair)
         if second_problem := getattr(second, "problem", None):
-            self._note_unusable(second.receipt, second_problem, place)
+            self._note_unusable(second.receipt, second_problem, place, repaired=False)
         return second
 
     async def _ask_answered(
@@ -134,12 +136,13 @@ class ModelCalls:
     def _note_unanswered(self, name: str, receipt: CallReceipt, place: str) -> None:
         self.journal.count(ambiguous_calls=1)
         text = f"{name}: no answer, charged {budget.exact_dollars(receipt.charged.microusd)}: {receipt.detail}"
-        self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
+        self.journal.note(EventKind.CALL, text, place=place, ok=False, refs={Ref.EFFECT: receipt.effect_id})
 
-    def _note_unusable(self, receipt: CallReceipt, problem: ReplyProblem, place: str) -> None:
+    def _note_unusable(self, receipt: CallReceipt, problem: ReplyProblem, place: str, *, repaired: bool) -> None:
         self.journal.count(unusable_replies=1)
         text = f"unusable reply ({problem.kind.value}): {problem.detail}"
-        self.journal.note(EventKind.CALL, text, place=place, ok=False, refs=(receipt.effect_id,))
+        refs = {Ref.EFFECT: receipt.effect_id}
+        self.journal.note(EventKind.AGENT_ERROR, text, place=place, ok=False, visible=repaired, refs=refs)
 
 
 def _not_billed(error: ActivityError) -> bool:

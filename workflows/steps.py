@@ -6,15 +6,15 @@ from enum import StrEnum
 from temporalio import workflow
 
 from schemas import contract
-from schemas.actions import Observation, ObservationStatus, ProposedAction, headline
+from schemas.actions import Observation, ObservationStatus, ProposedAction
 from schemas.base import clip, rebuild
 from schemas.budget import add, greater
-from schemas.calls import Verdict, VerdictReply
+from schemas.calls import TextReply, Verdict, VerdictReply
 from schemas.checks import Before
 from schemas.ids import action_id, plan_id
 from schemas.outcome import Status
 from schemas.plan import Step
-from schemas.state import AgentState, Decision, EventKind
+from schemas.state import AgentState, Decision, EventKind, Ref, Source
 from schemas.workspace import OpenRunRequest, OpenWorkspaceRequest
 from workflows.action_calls import ActionCalls
 from workflows.calls import Calls, failed
@@ -26,6 +26,7 @@ from workflows.model_calls import ModelCalls, both
 
 MUST_FAIL = "must_fail"
 KEPT_OBSERVATIONS = 40  # of the current step, in the state; the ledger has every action's
+PLAN_TEXT = 800  # characters of a version's record; the version itself goes with it
 NOTHING_DONE = "Nothing was done in this iteration and the frame is the same as before."
 HALF_DONE = frozenset({ObservationStatus.UNKNOWN, ObservationStatus.INTERRUPTED, ObservationStatus.TIMED_OUT})
 
@@ -62,6 +63,7 @@ class Steps:
         await self._open_run()
         if self.state.workspace is not None:
             return
+        self._note_prompts()
         self.journal.enter(Status.PLANNING)
         self.journal.say("opening the workspace")
         info = workflow.info()
@@ -73,14 +75,16 @@ class Steps:
         )
         workspace = await self.calls.run(contract.OPEN_WORKSPACE, request)
         self.journal.change(workspace=workspace)
+        self.journal.note(EventKind.STATE_CHANGE, f"workspace open: {workspace.kind.value} in {workspace.root}")
         await self._look()
         self._refuse_what_proves_nothing()
 
     async def write_plan(self, decision: Decision) -> None:
         """Write the first plan, or the next version with what was learned; an unusable reply uses up a version."""
         self.journal.enter(Status.PLANNING)
-        self.journal.note(EventKind.DECISION, f"{decision.kind.value} ({decision.rule}): {decision.sentence}")
         first = not self.state.plans
+        said = f"{decision.kind.value} ({decision.rule}): {decision.sentence}"
+        self.journal.note(EventKind.DECISION, said, visible=not first)
         self.journal.say("planning" if first else f"replanning: {decision.sentence}")
         place = plan_id(self.state.plans[-1].version + 1 if self.state.plans else 1)
         ref = contract.PLAN if first else contract.REPLAN
@@ -88,13 +92,14 @@ class Steps:
         self.journal.change(versions_used=self.state.versions_used + 1)
         if reply.plan is None:
             why = reply.problem.detail if reply.problem else "no reply"
-            self.journal.note(EventKind.PLAN, f"no usable plan: {why}", place=place, ok=False)
+            self.journal.note(EventKind.PLAN_VERSION, f"no usable plan: {why}", place=place, ok=False)
             return
         learned = "" if first else decision.sentence
         self.journal.state = planning.new_version(self.journal.spec, self.state, reply.plan, learned)
-        plan = self.state.plans[-1]
+        plan = planning.as_written(self.state.plans[-1])
         titles = "; ".join(f"{step.id} {step.title}" for step in plan.steps)
-        self.journal.note(EventKind.PLAN, f"{plan.why} Steps: {titles}", place=place, ok=True)
+        text = clip(f"{plan.why} Steps: {titles}", PLAN_TEXT)
+        self.journal.note(EventKind.PLAN_VERSION, text, place=place, ok=True, visible=True, plan=plan)
 
     async def attempt(self) -> None:
         """Make one iteration at the current step."""
@@ -133,6 +138,15 @@ class Steps:
                 goal=reply.goal, instructions=reply.instructions, tool_guide=reply.tool_guide, prompts=reply.prompts
             )
 
+    def _note_prompts(self) -> None:
+        """Record what every prompt is made from; the templates' artifacts are in the state."""
+        state = self.state
+        texts = ((Ref.GOAL, state.goal), (Ref.INSTRUCTIONS, state.instructions), (Ref.TOOLS, state.tool_guide))
+        refs = {ref: f"sha256:{text.sha256}" for ref, text in texts if text}
+        versions = ", ".join(f"{item.node.value} {item.version}" for item in state.prompts)
+        text = f"goal: {clip(self.journal.spec.goal, 300)} Templates: {versions}"
+        self.journal.note(EventKind.SYSTEM_PROMPT, text, visible=True, refs=refs)
+
     def _refuse_what_proves_nothing(self) -> None:
         for requirement, known in zip(self.journal.spec.requirements, self.state.requirements, strict=True):
             if requirement.before is Before.MUST_FAIL and known.met:
@@ -147,7 +161,8 @@ class Steps:
     async def _is_done(self, step: Step, place: str) -> bool:
         """Ask whether the step is done already; free where a check or the last judgement answers."""
         if self._checks_say_done(step):
-            self.journal.note(EventKind.VERDICT, f"{step.id} is done: its requirements hold now", ok=True)
+            text = f"{step.id} is done: its requirements hold now"
+            self.journal.note(EventKind.VERDICT, text, ok=True, source=Source.CONTROLLER)
             return True
         if self.state.frames.judged_not_done == self._judged(step):
             return False
@@ -201,10 +216,6 @@ class Steps:
             observation = await self._perform(action, place)
             self.journal.change(observations=(*self.state.observations, observation)[-KEPT_OBSERVATIONS:])
             ok = observation.status is ObservationStatus.SUCCEEDED
-            refs = tuple(item for item in (observation.id, observation.effect_id) if item)
-            self.journal.note(
-                EventKind.OBSERVATION, headline(observation), place=observation.action_id, ok=ok, refs=refs
-            )
             if observation.status in HALF_DONE:
                 return Then.LOOK
             if not ok and (observation.status is not ObservationStatus.FAILED or index < len(actions) - 1):
@@ -217,7 +228,7 @@ class Steps:
         where = action_id(place, number)
         refusal = gate(self.journal.spec, action)
         if refusal is not None:
-            return Observation(
+            refused = Observation(
                 id=self.journal.next_id("o"),
                 action_id=where,
                 tool=action.tool,
@@ -225,6 +236,8 @@ class Steps:
                 status=refusal.status,
                 summary=refusal.reason,
             )
+            self.journal.observe(self.journal.begin_action(action, where, refused.id, None), refused)
+            return refused
         workspace = self.state.workspace
         assert workspace is not None, "actions are performed in an open workspace"
         self.journal.say(f"{where} {action.tool} {clip(action.preview, 100)}")
@@ -240,7 +253,7 @@ class Steps:
             )
             verdict = self._verdict("is_step_done_by_validation", second, place)
             if verdict.result:
-                self.journal.state = planning.step_done(self.state, summary.text)
+                self._step_done(summary)
                 return
         self._not_done(step, verdict)
         self.journal.state = planning.iteration_ended(self.state)
@@ -249,7 +262,9 @@ class Steps:
         frames = self.state.frames
         same = frames.t1 is not None and frames.t2 is not None and frames.t1.fingerprint == frames.t2.fingerprint
         if same and not acted:
-            self.journal.note(EventKind.VERDICT, NOTHING_DONE, place=place, ok=False)
+            self.journal.note(
+                EventKind.VERDICT, NOTHING_DONE, place=place, ok=False, visible=True, source=Source.CONTROLLER
+            )
             return Verdict(result=False, claimed=False, reason=NOTHING_DONE)
         reply, summary = await both(
             asyncio.ensure_future(self.models.ask(contract.VALIDATE_PLAN_STEP, place)),
@@ -259,16 +274,25 @@ class Steps:
         return self._verdict("validate_plan_step", reply, place)
 
     async def _finish_step(self, place: str) -> None:
-        summary = await self.models.ask(contract.SUMMARIZE_PLAN_STEP, place)
+        self._step_done(await self.models.ask(contract.SUMMARIZE_PLAN_STEP, place))
+
+    def _step_done(self, summary: TextReply) -> None:
+        step = self._step()
         self.journal.state = planning.step_done(self.state, summary.text)
+        text = f"{step.id} {step.title}: done. {summary.line}".rstrip()
+        self.journal.note(EventKind.STATE_CHANGE, text, place=step.id, ok=True, visible=True)
 
     def _verdict(self, node: str, reply: VerdictReply, place: str) -> Verdict:
         """Return the verdict; no usable one means not done, with that as the reason."""
         why = reply.problem.detail if reply.problem else "no reply"
         verdict = reply.verdict or Verdict(result=False, claimed=False, reason=clip(f"no usable verdict: {why}"))
         said = "done" if verdict.result else "not done"
-        refs = (verdict.citation.source,) if verdict.citation else ()
         self.journal.note(
-            EventKind.VERDICT, f"{node}: {said}. {verdict.reason}", place=place, ok=verdict.result, refs=refs
+            EventKind.VERDICT,
+            f"{node}: {said}. {verdict.reason}",
+            place=place,
+            ok=verdict.result,
+            visible=not verdict.result,  # what is missing is told to planner and executor
+            refs={Ref.CITES: verdict.citation.source} if verdict.citation else None,
         )
         return verdict

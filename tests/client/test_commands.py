@@ -5,16 +5,13 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from client.embedded import child_environment, server_of, stop, supervisor_of, worker_of
+from client.embedded import server_of, supervisor_of, worker_of
 from schemas.outcome import (
     EXIT_BAD_INPUT,
     EXIT_CANCELLED,
@@ -24,8 +21,8 @@ from schemas.outcome import (
     EXIT_VERIFIED,
 )
 from stores.running import is_alive
-from stores.settings import Settings
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
+from tests.support.command_line import Surefoot, command_line
 from tests.support.processes import eventually, processes_with
 from tests.support.server import settings_of
 
@@ -34,67 +31,19 @@ AWAY_SECONDS = 12  # long enough for Temporal's core to complain of the server
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
-class Surefoot:
-    """The command line on one home."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.started: list[subprocess.Popen[str]] = []
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start a command in a process group of its own."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "client.main", *arguments],
-            env=child_environment(self.settings),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.started.append(process)
-        return process
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Return exit code, standard output and standard error of a command."""
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=100)
-        return process.returncode, out, err
-
-    def submit(self, scenario: Path) -> str:
-        """Submit a scenario and return the task's id."""
-        code, out, err = self("submit", str(scenario))
-        assert code == EXIT_VERIFIED, err
-        return out.strip()
-
-    def state(self, task_id: str) -> dict[str, Any]:
-        """Return what `show --json` says."""
-        code, out, err = self("show", task_id, "--json")
-        assert code == EXIT_VERIFIED, err
-        shown: dict[str, Any] = json.loads(out)
-        return shown
-
-
 @pytest.fixture(scope="module")
 def surefoot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surefoot]:
     """A home of its own; the first command that needs a server starts it."""
-    settings = settings_of(tmp_path_factory.mktemp("home"))
-    commands = Surefoot(settings)
-    yield commands
-    for process in commands.started:  # a test that failed may have left some
-        process.kill()
-        process.communicate()
-    stop(settings)
+    with command_line(settings_of(tmp_path_factory.mktemp("home"))) as commands:
+        yield commands
 
 
 def completed(surefoot: Surefoot, command: str, begun: str) -> str:
     """Return what a shell is offered for a task's id."""
     words = {"_SUREFOOT_COMPLETE": "complete_bash", "COMP_WORDS": f"surefoot {command} {begun}", "COMP_CWORD": "2"}
-    environment = {**child_environment(surefoot.settings), **words}
-    command_line = [sys.executable, "-m", "client.main"]
-    done = subprocess.run(command_line, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr == ""
-    return done.stdout
+    out, err = surefoot.start(**words).communicate(timeout=60)
+    assert err == ""
+    return out
 
 
 def sleeping(folder: Path, token: str) -> Path:

@@ -16,6 +16,7 @@ import pytest
 from client.tasks import Tasks
 from schemas.outcome import OutcomeKind
 from schemas.state import EventKind
+from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.running import SERVER_FILE, ServerRecord, read_record
@@ -67,7 +68,12 @@ def assert_heard(settings: Settings, task_id: str, messages: list[str]) -> None:
 
     async def look() -> None:
         artifacts = ArtifactStore(settings.artifacts_dir)
-        tasks = Tasks(await client_of(settings), Ledger(settings.database_url), artifacts)
+        tasks = Tasks(
+            await client_of(settings),
+            Ledger(settings.database_url),
+            artifacts,
+            RunArchive(settings.archive_dir, artifacts),
+        )
         view = await tasks.look(task_id)
         assert view.outcome is not None
         assert (view.outcome.kind, view.outcome.verified) == (OutcomeKind.FINISHED, True)

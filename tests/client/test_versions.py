@@ -19,6 +19,7 @@ from schemas.contract import TASK_WORKFLOW
 from schemas.lenient import read_reply
 from schemas.outcome import EXIT_STOPPED, OutcomeKind, StopReason, exit_code
 from schemas.state import AgentState, Summary, TaskInput, TaskResult
+from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.database import open_database
 from stores.ledger import Ledger
@@ -109,7 +110,9 @@ async def newer_task(server: DevServer) -> AsyncIterator[tuple[Client, Tasks, Ha
     """Start a task on a worker of the future."""
     settings = server.settings
     client = await client_of(settings)
-    tasks = Tasks(client, Ledger(settings.database_url), ArtifactStore(settings.artifacts_dir))
+    artifacts = ArtifactStore(settings.artifacts_dir)
+    archive = RunArchive(settings.archive_dir, artifacts)
+    tasks = Tasks(client, Ledger(settings.database_url), artifacts, archive)
     queue = f"q-{uuid.uuid4().hex[:12]}"
     async with working_on(client, queue, newer_worker.NewerTask):
         handle: Handle = await client.start_workflow(

@@ -18,8 +18,9 @@ from temporalio.service import RPCError
 from schemas.contract import TASK_WORKFLOW, WORKFLOW_TASK_TIMEOUT_SECONDS
 from schemas.effects import EffectKind, EffectState
 from schemas.outcome import Outcome, OutcomeKind
-from schemas.state import AgentState, TaskInput, TaskResult
+from schemas.state import AgentState, Event, TaskInput, TaskResult
 from schemas.task import TaskSpec
+from stores.archive import read_chunk
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.records import EffectRow
@@ -197,11 +198,11 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def events_of(settings: Settings, state: AgentState) -> list[dict[str, Any]]:
+def events_of(settings: Settings, state: AgentState) -> list[Event]:
     """Return every event of a run, archived ones first."""
     artifacts = ArtifactStore(settings.artifacts_dir)
-    archived = [item for chunk in state.archive for item in json.loads(artifacts.get_bytes(chunk))]
-    return archived + [event.model_dump(mode="json") for event in state.events]
+    archived = [event for chunk in state.archive for event in read_chunk(artifacts.get_bytes(chunk)).events]
+    return archived + list(state.events)
 
 
 @dataclass(frozen=True)

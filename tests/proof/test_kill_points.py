@@ -11,8 +11,11 @@ import pytest
 
 from schemas.effects import EffectKind, EffectState
 from schemas.outcome import OutcomeKind
+from stores.archive import RunArchive
+from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from tests.proof.bench import Ended, Kill, lines_of, one_step, rehearsed_spec, serving_home
+from tests.support.events import assert_each_action_has_one_observation
 from tests.support.judging import assert_bill_equation
 from tests.support.killing_worker import POINTS
 from tests.support.postgres import PostgresServer
@@ -76,6 +79,10 @@ def _judge(home: DevServer, end: Ended, tool: str) -> None:
     rows = ledger.rows(run.first_run_id)
     assert all(row.state is not EffectState.INTENT for row in rows)
     assert_bill_equation(rows, rehearsed_bill(home.settings), end.spend_microusd)
+    archived = RunArchive(home.settings.archive_dir, ArtifactStore(home.settings.artifacts_dir))
+    record = archived.read(end.handle.id, run.first_run_id)
+    assert (record.missing, record.complete) == ((), True)
+    assert_each_action_has_one_observation(record.events)
     digests = Counter(row.effect_id for row in rows)
     assert max(digests.values()) == 1
     happened = len(lines_of(end.root / "effects.txt"))

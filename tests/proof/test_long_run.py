@@ -8,7 +8,7 @@ from temporalio.client import Client
 from schemas.effects import EffectKind
 from schemas.messages import Note
 from schemas.outcome import OutcomeKind, StopReason
-from schemas.state import AgentState
+from schemas.state import AgentState, EventKind, Ref
 from schemas.task import Bounds, Caps, TaskSpec
 from stores.settings import Settings
 from tests.proof.bench import (
@@ -52,14 +52,14 @@ async def judge(
     assert size < MAX_STATE_BYTES
     assert len(runs) == state.counters.runs >= least_runs
     assert all(run.events < most_events for run in runs)
-    numbers = [int(event["id"][1:]) for event in events]
+    numbers = [int(event.id[1:]) for event in events]
     assert numbers == sorted(set(numbers))  # each once, in order
     sequence = sorted(numbers + [int(row.effect_id.rsplit(":", 1)[1]) for row in rows])
     assert len(set(sequence)) == len(sequence)  # over all runs of the chain no number is given twice
-    observed = [ref for event in events if event["kind"] == "observation" for ref in event["refs"] if ":" in ref]
+    observed = [event.refs[Ref.EFFECT] for event in events if event.kind is EventKind.OBSERVATION]
     assert observed == [row.effect_id for row in rows if row.kind is EffectKind.ACTION]
-    assert sum(event["kind"] == "plan" for event in events) == state.versions_used
-    messages = [event["place"] for event in events if event["kind"] == "message"]
+    assert sum(event.kind is EventKind.PLAN_VERSION for event in events) == state.versions_used
+    messages = [event.place for event in events if event.kind is EventKind.MESSAGE]
     assert messages == [f"m{number}" for number in range(1, state.messages.received + 1)]
     assert_bill_equation(rows, rehearsed_bill(settings), end.spend_microusd)
     return state

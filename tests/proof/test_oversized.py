@@ -73,7 +73,7 @@ def run(settings: Settings, spec: TaskSpec, label: str) -> Ended:
 
 def texts(settings: Settings, end: Ended, kind: str) -> list[str]:
     """Return the texts of a run's events of one kind."""
-    return [event["text"] for event in events_of(settings, final_state(settings, end)) if event["kind"] == kind]
+    return [event.text for event in events_of(settings, final_state(settings, end)) if event.kind == kind]
 
 
 def test_three_megabytes_of_output(home: DevServer, serving: WorkerProcess) -> None:

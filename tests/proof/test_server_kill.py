@@ -14,7 +14,7 @@ from schemas.contract import STATE_QUERY
 from schemas.effects import EffectState
 from schemas.messages import Note
 from schemas.outcome import OutcomeKind
-from schemas.state import AgentState
+from schemas.state import AgentState, EventKind
 from stores.settings import Settings
 from tests.proof.bench import Ended, Handle, ended, events_of, lines_of, rows_of, start, with_client
 from tests.proof.counting import FILE, counting_spec
@@ -97,7 +97,7 @@ async def judge(settings: Settings, steered: Steering, end: Ended) -> None:
     assert (result.lost, result.doubled) == ((), ())
     assert_bill_equation(rows, rehearsed_bill(settings), end.spend_microusd)
     state: AgentState = await end.handle.query(STATE_QUERY, result_type=AgentState)
-    texts = [event["text"] for event in events_of(settings, state) if event["kind"] == "message"]
+    texts = [event.text for event in events_of(settings, state) if event.kind is EventKind.MESSAGE]
     received = Counter(text.split(": ")[1].split(" ")[0] for text in texts)
     assert len(steered.acknowledged) > 20
     assert [text for text in steered.acknowledged if received[text] != 1] == []

@@ -1,6 +1,8 @@
 """Artifacts are whole, stored once, and checked when they are read."""
 
+import contextlib
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -38,7 +40,43 @@ def test_the_same_content_is_stored_once(artifacts: ArtifactStore) -> None:
     ref = artifacts.put_bytes(b"x")
     before = artifacts.path(ref.sha256).stat()
     assert artifacts.put_bytes(b"x") == ref
-    assert artifacts.path(ref.sha256).stat() == before
+    assert artifacts.path(ref.sha256).stat().st_ino == before.st_ino
+
+
+def test_an_artifact_is_removed_only_where_nobody_has_put_it_of_late(artifacts: ArtifactStore) -> None:
+    ref = artifacts.put_bytes(b"four")
+    path = artifacts.path(ref.sha256)
+    os.utime(path, (1000, 1000))
+    assert artifacts.remove(ref.sha256, 1000) == 0, "put at that very moment"
+    artifacts.put_bytes(b"four")
+    assert artifacts.remove(ref.sha256, 2000) == 0, "put again since"
+    os.utime(path, (1000, 1000))
+    assert artifacts.names() == {ref.sha256}
+    assert artifacts.remove(ref.sha256, 1001) == 4
+    assert artifacts.remove(ref.sha256, 1001) == 0
+    assert (artifacts.names(), list(path.parent.iterdir())) == (frozenset(), [])
+
+
+def test_a_key_and_half_written_files_are_no_artifacts(artifacts: ArtifactStore) -> None:
+    ref = artifacts.put_bytes(b"x")
+    (artifacts.root / "claims.key").write_bytes(b"secret")
+    (artifacts.path(ref.sha256).parent / ".0123.tmp").write_bytes(b"half")
+    assert artifacts.names() == {ref.sha256}
+
+
+def test_putting_and_removing_at_once_never_loses_what_was_put_last(artifacts: ArtifactStore) -> None:
+    """Each put must survive a collector whose limit lies before it, however the two are interleaved."""
+    ref = artifacts.put_bytes(b"contested")
+    path = artifacts.path(ref.sha256)
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(200):
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path, (1000, 1000))
+            removing = [pool.submit(artifacts.remove, ref.sha256, 2000.0) for _ in range(2)]
+            putting = [pool.submit(artifacts.put_bytes, b"contested") for _ in range(2)]
+            assert all(future.result() >= 0 for future in removing)
+            assert all(future.result() == ref for future in putting)
+            assert artifacts.get_bytes(ref) == b"contested"
 
 
 def test_what_is_not_there_is_missing(artifacts: ArtifactStore) -> None:

@@ -224,7 +224,7 @@ class World:
     @implements(contract.ARCHIVE_RUN)
     async def on_archive_run(self, request: ArchiveRequest) -> ArchiveReply:
         self.chunks.append(request)
-        return ArchiveReply(chunk=blob_ref(request.records_json))
+        return ArchiveReply(chunk=blob_ref(request.records_jsonl))
 
     @implements(contract.RECORD_RUN)
     async def on_record_run(self, request: RecordRunRequest) -> RecordRunReply:

@@ -25,7 +25,7 @@ def long_command() -> World:
 
 def numbers(state: AgentState, world: World) -> list[int]:
     """Return the numbers of all numbered messages in the order of the record, archived ones first."""
-    archived = [item for chunk in world.chunks for item in json.loads(chunk.records_json)]
+    archived = [json.loads(line) for chunk in world.chunks for line in chunk.records_jsonl.splitlines()]
     texts = [item["text"] for item in archived if item["kind"] == EventKind.MESSAGE]
     texts += [event.text for event in state.events if event.kind is EventKind.MESSAGE]
     return [int(text.split(": n")[1].split(" ")[0]) for text in texts if ": n" in text]

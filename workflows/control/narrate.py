@@ -1,8 +1,9 @@
 """The state in words, for queries, for Temporal's own page and for the command line."""
 
 from schemas.base import clip
+from schemas.outcome import Status
 from schemas.plan import StepStatus
-from schemas.state import AgentState, Summary
+from schemas.state import AgentState, EventKind, Summary
 from schemas.task import TaskSpec
 from workflows.control.budget import exact_dollars, left
 from workflows.control.decision import current_plan, current_step
@@ -37,6 +38,15 @@ def place_of(state: AgentState) -> str:
     if plan is None:
         return "start"
     return f"{step.id}.i{state.cursor.iteration + 1}" if step else f"v{plan.version}"
+
+
+def status_change(state: AgentState, status: Status) -> tuple[EventKind, str]:
+    """Return the record of a run's move from its status to another one."""
+    if status is Status.PAUSED:
+        return EventKind.PAUSE, f"stands still, paused by {state.paused_by}"
+    if state.status is Status.PAUSED:
+        return EventKind.PAUSE, "goes on" if status is Status.RUNNING else f"no longer paused: {status.value}"
+    return EventKind.STATE_CHANGE, f"{state.status.value} → {status.value}"
 
 
 def details(spec: TaskSpec, state: AgentState, now: str) -> str:

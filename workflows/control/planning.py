@@ -47,6 +47,11 @@ def new_version(spec: TaskSpec, state: AgentState, draft: PlanDraft, learned: st
     )
 
 
+def as_written(plan: PlanVersion) -> PlanVersion:
+    """Return the version without the done steps that it carried from earlier ones: those are recorded there."""
+    return rebuild(plan, steps=tuple(step for step in plan.steps if step.done_as in (None, step.id)))
+
+
 def step_done(state: AgentState, summary: TextRef | None) -> AgentState:
     """Return the state with the current step done and the cursor at the next one."""
     plan, step = state.plans[-1], state.plans[-1].steps[state.cursor.step]
@@ -92,7 +97,6 @@ def _superseded(plans: tuple[PlanVersion, ...], failed: Step | None) -> tuple[Pl
     """Return the versions so far, the last one with its failed step marked and without the steps that it carried."""
     if not plans:
         return plans
-    plan = plans[-1]
-    own = [step for step in plan.steps if step.done_as in (None, step.id)]
-    steps = tuple(rebuild(step, status=StepStatus.FAILED) if step == failed else step for step in own)
+    plan = as_written(plans[-1])
+    steps = tuple(rebuild(step, status=StepStatus.FAILED) if step == failed else step for step in plan.steps)
     return (*plans[:-1], rebuild(plan, steps=steps))

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from schemas.base import clip
 from schemas.messages import MessageCounts, Note, Received, SignalName
-from schemas.state import AgentState, EventKind
+from schemas.state import AgentState, EventKind, Ref
 from workflows.control.records import fitting, json_bytes, note_event
 
 Item = TypeVar("Item")
@@ -44,9 +44,12 @@ def receive(state: AgentState, name: str, note: Note | None, problem: str, now: 
         changes |= _changes(state, SignalName(name), received)
     said = f"{received.name} from {received.by or 'unknown'}: {received.text}".rstrip(": ")
     text = f"{said} → {received.answer}"
-    refs = (known.id,) if known.id else ()
+    refs = {Ref.SENDER: known.id} if known.id else None
+    steers = accepted and name == SignalName.STEER  # the others change what the run does, not what a model is told
     # one rebuild for all: thousands of messages may come at once
-    return note_event(state, EventKind.MESSAGE, received.id, text, now, ok=accepted, refs=refs, **changes)
+    return note_event(
+        state, EventKind.MESSAGE, received.id, text, now, ok=accepted, visible=steers, refs=refs, **changes
+    )
 
 
 def explain(error: ValidationError) -> str:
