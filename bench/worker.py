@@ -7,8 +7,9 @@ import os
 from bench.gateway import Play, ScriptedGateway
 from schemas.contract import all_refs
 from stores.settings import load_settings
-from workers.logs import forward_core_logs, log_json
+from workers.logs import log_json
 from workers.main import Serves, make_parts, serve
+from workers.telemetry import start_runtime
 
 
 def set_heartbeats(seconds: int) -> None:
@@ -27,7 +28,7 @@ def main() -> None:
     play = Play.model_validate_json(os.environ["BENCH"])
     settings = load_settings()
     log_json(settings.log_level)
-    forward_core_logs()
+    start_runtime(settings)
     if play.heartbeat_seconds is not None:
         set_heartbeats(play.heartbeat_seconds)
     asyncio.run(serve(settings, make_parts(settings, ScriptedGateway(play)), Serves.ALL))

@@ -209,9 +209,9 @@ class Ledger:
         for table, names in ((EFFECTS, ("outcome_json", "marker_json", "late_json")), (RUNS, ("record_json",))):
             last = 0
             while rows := self._transactions.read(_page(table, names, last), self._patience):
-                for number, *found in rows:
-                    yield from found
-                    last = number
+                last = rows[-1].number
+                for row in rows:
+                    yield from row[1:]
 
     def runs(self, limit: int) -> list[RunRow]:
         """Return the ``limit`` runs that were recorded last, newest first."""
