@@ -68,7 +68,7 @@ async def forget(client: Client, task_id: str) -> None:
     execution = WorkflowExecution(workflow_id=task_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     await client.workflow_service.delete_workflow_execution(request)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(200):
         while True:
             try:
                 await client.get_workflow_handle(task_id).describe()
