@@ -32,9 +32,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 verified, 1 finished but the evaluator says no, 2 bad input, 3 stopped incomplete, "
     "4 failed, 5 cancelled, 6 something is missing or does not run, 130 interrupted.",
 )
-scenario_app = typer.Typer(
-    help="Check scenario files and print their schema.", no_args_is_help=True, rich_markup_mode=None
-)
+scenario_app = typer.Typer(help="Check scenarios and print their schema.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(scenario_app, name="scenario")
 
 
