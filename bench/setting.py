@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
@@ -97,7 +98,8 @@ class PlayedWorker:
 
 @contextlib.contextmanager
 def setting() -> Iterator[Setting]:
-    """Run a server on a new home for the length of a block, and leave nothing behind."""
+    """Run a server on a new home for the length of a block, and leave nothing behind, not even after a SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="surefoot-bench-") as home, serving_home(Path(home)) as server:
         yield Setting(server.settings)
 

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.metadata import version
 from typing import Any, cast
 
 from temporalio.client import Client
@@ -34,6 +35,8 @@ GRACE = timedelta(seconds=5)
 # Workflow tasks share one interpreter. A worker that comes back to many long histories replays a few after the other;
 # all at once each would take as long as all, and time out on the others again and again.
 WORKFLOW_TASKS = 4
+# Where none is given the SDK compiles and hashes every module that is loaded: a second, nearly four with LiteLLM.
+BUILD_ID = f"surefoot {version('surefoot')}"
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ def _worker(
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
         interceptors=[MaskingInterceptor(parts.artifacts.secrets), *agent_spans()],
+        build_id=None if settings.deployment else BUILD_ID,
         deployment_config=_version(settings),
     )
 
