@@ -22,7 +22,8 @@ def summary() -> dict[str, Any]:
 
 def event(number: int, kind: str) -> dict[str, Any]:
     """Return a record."""
-    return {"id": f"e{number}", "kind": kind, "place": "v1", "at": "2030-01-01T00:00:00+00:00", "text": kind}
+    what = {"id": f"e{number}", "kind": kind, "source": "controller", "visible": False, "place": "v1", "text": kind}
+    return {**what, "at": "2030-01-01T00:00:00+00:00", **COLOUR}
 
 
 def state() -> dict[str, Any]:
