@@ -1,4 +1,4 @@
-"""Secrets go through every tool, failure, prompt, reply and log of real tasks; what is kept of them is scanned.
+"""Secrets go through every tool, failure, prompt, reply, log and span of real tasks; what is kept of them is scanned.
 
 The judge has an encoder of its own. A marker that is no secret goes the same ways and must be found: the scan looks
 where things are.
@@ -23,6 +23,7 @@ from stores.masking import label
 from stores.settings import Settings
 from tests.proof.bench import Ended, ended, events_of, final_state, serving_home, start, with_client
 from tests.proof.stub_process import StubProcess, stub_process
+from tests.support.otlp import Receiver
 from tests.support.secret_scan import encodings, found_in, scan
 from tests.support.tasks import (
     WorkerProcess,
@@ -74,6 +75,8 @@ class Ran:
     http: Ended
     asked: list[dict[str, Any]]
     """What the model's service received of the second task."""
+    spans: bytes
+    """What a receiver of traces was sent, with all content."""
 
 
 def value_of(name: str) -> str:
@@ -202,9 +205,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     with (
         serving_home(tmp_path_factory.mktemp("home")) as home,
         stub_process(outside / "bill.jsonl", rules(values)) as stub,
+        Receiver() as traces,
     ):
         settings = home.settings
-        serving = WorkerProcess(settings, **configure(settings, outside, values))
+        telling = {"SUREFOOT_TELEMETRY__OTLP_ENDPOINT": traces.url, "SUREFOOT_TELEMETRY__CONTENT": "true"}
+        serving = WorkerProcess(settings, **configure(settings, outside, values), **telling)
 
         async def work(client: Client) -> tuple[Ended, Ended]:
             rehearsed = await ended(await start(client, settings, through_every_tool(settings)))
@@ -215,7 +220,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
         try:
             rehearsed, http = with_client(settings, work)
             serving.stop()
-            yield Ran(settings, values, exports, rehearsed, http, stub.requests(http.handle.id))
+            sent = b"".join(traces.bodies)
+            yield Ran(settings, values, exports, rehearsed, http, stub.requests(http.handle.id), sent)
         finally:
             serving.kill()
 
@@ -231,7 +237,7 @@ def test_the_tasks_went_all_the_ways_that_were_meant(ran: Ran) -> None:
     assert (ran.http.outcome.kind, ran.http.outcome.error_type) == (OutcomeKind.FAILED, "ModelAuth"), ran.http.outcome
     assert scan([ran.rehearsed.root], ran.values) != [], "the commands had the values"
     events = events_of(ran.settings, final_state(ran.settings, ran.rehearsed))
-    text = json.dumps(events, ensure_ascii=False)
+    text = "\n".join(event.text for event in events)
     assert label("A_TOKEN") in text
     assert "timed_out" in text
     behaviours = [entry["behaviour"] for entry in ran.asked]
@@ -251,11 +257,18 @@ def test_no_prompt_holds_a_secret(ran: Ran) -> None:
     assert f"Bearer {ran.values[KEY]}" in {entry["authorization"] for entry in ran.asked}
 
 
+def test_no_span_holds_a_secret(ran: Ran) -> None:
+    assert found_in(ran.spans, ran.values) == []
+    assert MARKER.encode() in ran.spans
+    assert label("A_TOKEN").encode() in ran.spans, "with all content: prompts, replies, arguments and results"
+
+
 def test_the_scan_looks_where_things_are_kept(ran: Ran) -> None:
     finds = scan(kept(ran), {"MARKER": MARKER})
     home = ran.settings.home
-    for place in (home / "temporal.db", home / "surefoot.db", home / "artifacts", home / "worker.log", ran.exports):
+    for place in (home / "temporal.db", home / "surefoot.db", home / "artifacts", ran.exports):
         assert any(find.startswith(str(place)) for find in finds), f"{place} in {finds}"
+    assert "activity failed" in (home / "worker.log").read_text(), "the log speaks of the tasks, and quotes nothing"
     (history,) = (ran.exports / f"{ran.rehearsed.handle.first_execution_run_id}.json",)
     assert any(find.startswith(f"{history}: MARKER (base64") for find in finds)
 
