@@ -29,7 +29,7 @@ docs: $(VENV)/.core ## Write the pages of docs/ that are computed from the code
 test: check ## The checks, and every fast test
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
-proof: $(VENV)/.dev ## The slow proofs: every kill point, server kills, long waits
+proof: $(VENV)/.dev $(VENV)/.proof-system ## The slow proofs: every kill point, server kills, long waits
 	$(BIN)/pytest -n 2 --dist loadfile -m slow --durations 10 -rs
 
 bench: $(VENV)/.dev ## What it costs: start, latency, recovery, a step (docs/benchmarks.md says how to read it)
@@ -68,10 +68,14 @@ $(VENV)/.production: requirements/production.lock | $(VENV)/.core
 	$(PIP) --require-hashes --no-deps -r requirements/production.lock
 	@touch $@
 
-$(VENV)/.dev-system: deploy/system-packages.sh | $(VENV)/.system
-	sh deploy/system-packages.sh dev
+$(VENV)/.test-system: deploy/system-packages.sh | $(VENV)/.system
+	sh deploy/system-packages.sh test
 	@touch $@
 
-$(VENV)/.dev: requirements/all.lock | $(VENV)/.core $(VENV)/.dev-system
+$(VENV)/.proof-system: deploy/system-packages.sh | $(VENV)/.system
+	sh deploy/system-packages.sh proof
+	@touch $@
+
+$(VENV)/.dev: requirements/all.lock | $(VENV)/.core $(VENV)/.test-system
 	$(PIP) --require-hashes --no-deps -r requirements/all.lock
 	@touch $@

@@ -1,21 +1,29 @@
 #!/bin/sh
 # Installs the system packages that Surefoot needs, where it may; otherwise says the exact command.
-#   sh deploy/system-packages.sh       what everybody needs
-#   sh deploy/system-packages.sh dev   what only tests need
+#   sh deploy/system-packages.sh         what everybody needs
+#   sh deploy/system-packages.sh test    what only tests need
+#   sh deploy/system-packages.sh proof   what only the slow proofs need
 # bubblewrap: the sandbox of workspaces. python3-venv: the environment, which Debian packages apart.
 # postgresql: tests start servers of their own; the one that Debian sets up on installation is left alone.
+# prometheus: checks alerts and the dashboard. docker.io, debootstrap: build the image on a Debian made on the spot.
 set -eu
 
 missing=""
-if [ "${1:-}" = dev ]; then
-    command -v postgres >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing=" postgresql"
-    command -v promtool >/dev/null 2>&1 || missing="$missing prometheus"
-    command -v dockerd >/dev/null 2>&1 || missing="$missing docker.io"
-    command -v debootstrap >/dev/null 2>&1 || missing="$missing debootstrap"
-else
-    command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+case "${1:-}" in
+test)
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || need postgres postgresql
+    ;;
+proof)
+    need promtool prometheus
+    need dockerd docker.io
+    need debootstrap debootstrap
+    ;;
+*)
+    need bwrap bubblewrap
     "${PYTHON:-python3}" -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
-fi
+    ;;
+esac
 [ -n "$missing" ] || exit 0
 
 command="apt-get install -y --no-install-recommends$missing"

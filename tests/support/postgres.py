@@ -133,7 +133,7 @@ def _programs() -> Path:
     on_path = shutil.which("postgres")
     found = [*([Path(on_path)] if on_path else []), *debian]
     if not found:
-        pytest.fail("no PostgreSQL programs; run `sh deploy/system-packages.sh dev`")
+        pytest.fail("no PostgreSQL programs; run `sh deploy/system-packages.sh test`")
     return found[-1].parent
 
 

@@ -25,10 +25,12 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yaml"
 PATIENCE_SECONDS = 60
 
+pytestmark = pytest.mark.slow  # needs Prometheus, which is installed for the proofs only
+
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    """Debian's tool; `sh deploy/system-packages.sh dev` installs it."""
+    """Debian's tool; `sh deploy/system-packages.sh proof` installs it."""
     found = which("promtool")
     assert found, "promtool is missing: apt-get install -y --no-install-recommends prometheus"
     return found
@@ -119,7 +121,6 @@ def home(tmp_path: Path) -> Iterator[DevServer]:
         yield server
 
 
-@pytest.mark.slow
 def test_prometheus_scrapes_a_worker_and_answers_every_query(home: DevServer, promtool: str, tmp_path: Path) -> None:
     address, own = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     settings = with_telemetry(home.settings, prometheus=address)
