@@ -297,8 +297,12 @@ def test_doctor_fails_where_something_must_be_mended(
     [
         (BadInput("task.yaml:7: colour: unknown"), EXIT_BAD_INPUT, "surefoot: task.yaml:7: colour: unknown\n"),
         (LedgerUnavailable("it is away"), EXIT_PREREQUISITE, "LedgerUnavailable: it is away; `surefoot doctor`"),
-        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), EXIT_PREREQUISITE, "/x/y: No space left on device"),
-        (OSError(errno.EROFS, "Read-only file system"), EXIT_PREREQUISITE, "set SUREFOOT_HOME"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/x/y"),
+            EXIT_PREREQUISITE,
+            "/x/y cannot be used: No space left",
+        ),
+        (OSError(errno.EROFS, "Read-only file system"), EXIT_PREREQUISITE, "data folder with SUREFOOT_HOME"),
         (KeyError("x"), EXIT_FAILED, "a fault of Surefoot: KeyError: 'x'; the traceback is in "),
         (FileNotFoundError(errno.ENOENT, "gone", "z"), EXIT_FAILED, "please report it: the command, the traceback"),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from client.embedded import stop
 from schemas.outcome import StopReason
@@ -22,7 +23,12 @@ from tests.support.server import settings_of
 
 WITH_COMMANDS = [page for page in pages() if any(block.language == "sh" for block in blocks(page))]
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
-SECTIONS = {"telemetry": TelemetrySettings, "health": Health, "deployment": Deployment, "secrets": SecretSource}
+SECTIONS: dict[str, type[BaseModel]] = {
+    "telemetry": TelemetrySettings,
+    "health": Health,
+    "deployment": Deployment,
+    "secrets": SecretSource,
+}
 
 
 @pytest.fixture(scope="module")
