@@ -1,5 +1,6 @@
 """A task in plain lines: what happened, how it stands, how it ended."""
 
+import os
 import re
 import textwrap
 from collections.abc import Iterator
@@ -107,7 +108,8 @@ def ending_lines(view: TaskView) -> Iterator[str]:
         yield from (f"  {mark(check.met)} {check.id}: {check.detail}" for check in evaluator)
     root = view.state.workspace.root if view.state and view.state.workspace else ""
     if root:
-        yield f"files        {root}"
+        gone = "" if os.access(root, os.F_OK) else ", not here: on its worker's host, or removed by gc"
+        yield f"files        {root}{gone}"
     spend = view.state.spend if view.state else view.row.spend if view.row else None
     if spend:
         yield f"spend        {spend_line(spend)}"
