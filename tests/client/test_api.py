@@ -35,8 +35,8 @@ def test_a_scenario_is_submitted_followed_and_its_end_is_typed(served: Settings,
         surefoot = await Surefoot.open(served)
         task = await surefoot.submit(rehearsed_scenario(tmp_path, "touch out.txt", LOCAL))
         kinds = [event.kind async for event in task.events()]
-        assert kinds[0] is EventKind.CHECKS
-        assert kinds[-1] is EventKind.DECISION
+        assert kinds[0] is EventKind.SYSTEM_PROMPT
+        assert kinds[-1] is EventKind.STATE_CHANGE
         end = await task.result()
         assert end.outcome is not None
         assert end.outcome.kind is OutcomeKind.FINISHED
