@@ -45,11 +45,12 @@ def ps(settings: Settings, limit: int, running_only: bool, as_json: bool) -> int
 
 def _table(listed: list[dict[str, Any]]) -> Iterator[str]:
     width, label = (max(len(str(item[name])) for item in listed) for name in ("id", "status"))
-    yield f"{'TASK':<{width}}  {'STATUS':<{label}}  {'VERIFIED':<8}  {'STARTED':<20}  SPENT"
+    yield f"{'TASK':<{width}}  {'STATUS':<{label}}  {'VERIFIED':<8}  {'STARTED (UTC)':<20}  SPENT"
     for item in listed:
         verified = {True: "yes", False: "no", None: "-"}[item["verified"]]
+        started = item["started"][:19].replace("T", " ")
         spent = "" if item["spend_usd"] is None else f"${item['spend_usd']:.4f}"
-        yield f"{item['id']:<{width}}  {item['status']:<{label}}  {verified:<8}  {item['started']:<20}  {spent}"
+        yield f"{item['id']:<{width}}  {item['status']:<{label}}  {verified:<8}  {started:<20}  {spent}"
 
 
 async def _listed(session: Session, limit: int, running_only: bool) -> list[dict[str, Any]]:
@@ -79,14 +80,14 @@ def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
 
 def _of_row(row: RunRow) -> dict[str, Any]:
     usd = row.spend.microusd / MICROUSD_PER_USD
-    known = {"name": row.name, "ended": row.ended_at[:19], "exit_code": exit_code(row.outcome)}
+    known = {"name": row.name, "ended": f"{row.ended_at[:19]}Z", "exit_code": exit_code(row.outcome)}
     verified = row.outcome.verified if row.outcome.kind is OutcomeKind.FINISHED else None
     return {**_listing(row.workflow_id, row.outcome.label, row.started_at[:19], usd), **known, "verified": verified}
 
 
 def _listing(task_id: str, status: str, started: str, usd: float | None) -> dict[str, Any]:
     unknown = {"name": None, "ended": None, "exit_code": None, "verified": None}
-    return {"id": task_id, "status": status, "started": started, "spend_usd": usd, **unknown}
+    return {"id": task_id, "status": status, "started": f"{started}Z", "spend_usd": usd, **unknown}
 
 
 def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: bool) -> int:
@@ -144,7 +145,7 @@ def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts
         yield from _state_lines(view.state, artifacts, view.ended)
     yield from _effect_lines(effects)
     if events:
-        yield f"last {len(events)} records; `surefoot events {view.id}` has all"
+        yield f"last {len(events)} events; `surefoot events {view.id}` has all"
         yield from (f"  {lines.event_line(event)}" for event in events)
     if view.ended:
         yield from lines.ending_lines(view)

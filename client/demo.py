@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from client.submit import freeze, start
 from schemas.base import rebuild
 from schemas.effects import ProcessGroup
 from schemas.outcome import EXIT_FAILED, EXIT_VERIFIED, Outcome, OutcomeKind
+from schemas.state import Event
 from stores.records import UnsettledEffect
 from stores.running import Process, is_alive
 from stores.settings import Settings
@@ -52,7 +54,7 @@ class Drama:
     gone_after_seconds: float | None = None
     """How long after the kill its processes were gone."""
     recovered_after_seconds: float | None = None
-    """How long after the kill the task's next record came."""
+    """How long after the kill the task's next event came."""
 
 
 def demo(settings: Settings) -> int:
@@ -120,15 +122,15 @@ async def _until_ended(session: Session, task_id: str, drama: Drama) -> None:
             continue
         if events and drama.recovered_after_seconds is None and known:
             drama.recovered_after_seconds = time.monotonic() - drama.killed_at
-            _say(f">>> recovered: the first new record came {drama.recovered_after_seconds:.1f} s after the kill")
+            _say(f">>> recovered: the first new event came {drama.recovered_after_seconds:.1f} s after the kill")
         for event in events:
-            _say(lines.event_line(event))
+            _tell(event)
 
 
 async def _shown(looks: AsyncIterator[Look]) -> AsyncIterator[Look]:
     async for look in looks:
         for event in look.events:
-            _say(lines.event_line(event))
+            _tell(event)
         yield look
 
 
@@ -212,6 +214,11 @@ def _worker(settings: Settings) -> Iterator["subprocess.Popen[str]"]:
         worker.wait(READY_SECONDS)
         if worker.stdout:
             worker.stdout.close()
+
+
+def _tell(event: Event) -> None:
+    line = lines.event_line(event)
+    _say(lines.wrapped(line, shutil.get_terminal_size().columns) if sys.stdout.isatty() else line)
 
 
 def _say(text: str) -> None:

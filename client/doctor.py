@@ -27,6 +27,7 @@ from stores.sandbox_probe import probe_sandbox
 from stores.secrets import worker_secrets
 from stores.settings import HOME_FILE, Settings
 from stores.temporal import ServerUnreachable, names_own_server
+from stores.tracing import TelemetryUnavailable, can_trace
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LEAST_FREE_BYTES = 1_000_000_000
@@ -71,6 +72,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield _adapter()
     yield from _tiers(settings)
     yield from _secrets(settings)
+    yield from _telemetry(settings)
     yield from _server(settings)
 
 
@@ -163,6 +165,18 @@ def _secrets(settings: Settings) -> Iterator[Finding]:
             yield Finding(OK, "secret", f"{name} resolves here; a running worker has the environment it was started in")
 
 
+def _telemetry(settings: Settings) -> Iterator[Finding]:
+    """Say where traces and metrics go, where they go anywhere."""
+    said = settings.telemetry
+    if said.otlp_endpoint and not can_trace():
+        found = "telemetry.otlp_endpoint is set, and OpenTelemetry is not installed: no worker and no command starts"
+        yield Finding(FAIL, "traces", found, "make setup")
+    elif said.otlp_endpoint:
+        yield Finding(OK, "traces", f"to {said.otlp_endpoint}" + (", with content" if said.content else ""))
+    if said.prometheus:
+        yield Finding(OK, "metrics", f"of a worker that has these settings, on http://{said.prometheus}/metrics")
+
+
 def _server(settings: Settings) -> list[Finding]:
     if not names_own_server() and server_of(settings) is None:
         return [Finding(WARN, "server", "the embedded server is not running; `run` starts it", "surefoot up")]
@@ -171,6 +185,8 @@ def _server(settings: Settings) -> list[Finding]:
     except ServerUnreachable as error:
         found = f"no Temporal server at {error.address}: {error.reason}"
         return [Finding(FAIL, "server", found, error.remedy)]
+    except TelemetryUnavailable as error:
+        return [Finding(FAIL, "server", f"was not asked: {error}", "make setup")]
 
 
 async def _connected(settings: Settings) -> list[Finding]:

@@ -45,7 +45,7 @@ def ensure_running(settings: Settings, worker: bool) -> ServerRecord:
     with exclusive_lock(settings.run_dir / START_LOCK):
         started = None
         if supervisor_of(settings) is None:
-            print("surefoot: starting the embedded server …", file=sys.stderr, flush=True)
+            print("surefoot: starting the embedded server (`surefoot down` stops it) …", file=sys.stderr, flush=True)
             started = _start_supervisor(settings, worker)
         server = _wait_for(lambda: server_of(settings), settings, started, "server")
         if worker:

@@ -1,17 +1,24 @@
 """A task in plain lines: what happened, how it stands, how it ended."""
 
+import os
+import re
+import textwrap
 from collections.abc import Iterator
 
 from client.tasks import TaskView
+from schemas.actions import ObservationStatus
 from schemas.base import clip
 from schemas.budget import Spend
 from schemas.outcome import OutcomeKind, exit_code
 from schemas.plan import PlanVersion, StepStatus
 from schemas.scenario import MICROUSD_PER_USD
-from schemas.state import AgentState, Event, Summary
+from schemas.state import AgentState, Event, EventKind, Summary
 
 STEP_MARK = {StepStatus.TODO: "○", StepStatus.DONE: "●", StepStatus.FAILED: "✗"}
 EVENT_CHARACTERS = 300
+ACTION_CHARACTERS = 60
+NARROWEST = 40
+ENDED = re.compile(rf"(.*?)(: (?:{'|'.join(ObservationStatus)})\. .*)")
 REHEARSED_NOTICE = "REHEARSED: a script answers in place of a model. Nothing here shows what a model can do."
 
 
@@ -37,8 +44,19 @@ def _counted(number: int, thing: str) -> str:
 
 def event_line(event: Event) -> str:
     """Return one record of a run in a line: time, sign, kind, place, text."""
-    text = clip(" ".join(event.text.split()), EVENT_CHARACTERS)
+    text = clip(_shortened(" ".join(event.text.split()), event.kind), EVENT_CHARACTERS)
     return f"{event.at[11:19]} {mark(event.ok)} {event.kind.value:<13} {event.place:<12} {text}"
+
+
+def _shortened(text: str, kind: EventKind) -> str:
+    """Cut what an observation repeats of its action, which stands before it: how it ended must be seen."""
+    ended = ENDED.fullmatch(text) if kind is EventKind.OBSERVATION else None
+    return f"{clip(ended[1], ACTION_CHARACTERS)}{ended[2]}" if ended else text
+
+
+def wrapped(line: str, columns: int) -> str:
+    """Return a record's line broken at words to a terminal's width, what follows the first line below its sign."""
+    return textwrap.fill(line, max(columns, NARROWEST), subsequent_indent=" " * len("00:00:00 ✓ "))
 
 
 def plan_lines(plan: PlanVersion, current: str) -> Iterator[str]:
@@ -90,7 +108,8 @@ def ending_lines(view: TaskView) -> Iterator[str]:
         yield from (f"  {mark(check.met)} {check.id}: {check.detail}" for check in evaluator)
     root = view.state.workspace.root if view.state and view.state.workspace else ""
     if root:
-        yield f"files        {root}"
+        gone = "" if os.access(root, os.F_OK) else ", not here: on its worker's host, or removed by gc"
+        yield f"files        {root}{gone}"
     spend = view.state.spend if view.state else view.row.spend if view.row else None
     if spend:
         yield f"spend        {spend_line(spend)}"

@@ -61,7 +61,7 @@ async def _on_terminal(looks: AsyncIterator[Look]) -> TaskView:
         async for look in looks:
             last = look.view or last
             for line in _news(look):
-                console.print(Text(line, style=_style(line), overflow="fold"))
+                console.print(Text(lines.wrapped(line, console.width), style=_style(line), overflow="fold"))
             plan, now, standing = _panel(look, last)
             spinner.update(text=Text(now, overflow="ellipsis", no_wrap=True))
             below = [Text(line, style="bold yellow") for line in standing]
@@ -79,7 +79,7 @@ def _panel(look: Look, last: TaskView | None) -> tuple[str, str, list[str]]:
 
 def _news(look: Look) -> Iterator[str]:
     if look.gap:
-        yield "         … older records are in the archive"
+        yield "         … older events are in the archive"
     for event in look.events:
         yield lines.event_line(event)
 

@@ -41,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 verified, 1 finished but the evaluator says no, 2 bad input, 3 stopped incomplete, "
     "4 failed, 5 cancelled, 6 something is missing or does not run, 130 interrupted. "
-    "Example: surefoot run scenarios/hello-file.yaml",
+    "Example: surefoot run scenarios/hello-file.yaml. Documentation: README.md and docs/ beside the code.",
 )
 app.add_typer(scenario_app, name="scenario")
 
@@ -68,7 +68,7 @@ def root(
 
 @app.command(epilog="Example: surefoot up --no-worker")
 def up(context: typer.Context, worker: Worker = True, as_json: Json = False) -> None:
-    """Start the embedded Temporal server and a worker; what runs already is left alone."""
+    """Start the embedded Temporal server and a worker. What runs already is left alone."""
     from client import serving
 
     carry_out(context, lambda settings: serving.up(settings, worker, as_json))
@@ -93,9 +93,9 @@ def run(
     worker: Worker = True,
     as_json: Json = False,
 ) -> None:
-    """Run a scenario to its end: start what is missing, follow it live, exit with the outcome's code.
+    """Run a scenario to its end, and follow it live.
 
-    Ctrl-C detaches; the task goes on.
+    It starts what is missing, and exits with the outcome's code. Ctrl-C detaches; the task goes on.
     """
     from client import running
 
@@ -138,11 +138,11 @@ def ps(
 def show(
     context: typer.Context,
     task_id: TaskId,
-    events: Annotated[int, typer.Option(min=0, max=1000, help="How many of the last records.")] = 15,
+    events: Annotated[int, typer.Option(min=0, max=1000, help="How many of the last events.")] = 15,
     diff: Annotated[bool, typer.Option("--diff", help="Print what changed in the workspace.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show everything about one task: plans, steps, requirements, spend, effects, records."""
+    """Show everything about one task. Plans, steps, requirements, spend, effects, events."""
     from client import asking
 
     carry_out(context, lambda settings: asking.show(settings, task_id, events, diff, as_json))
@@ -158,7 +158,7 @@ def watch(context: typer.Context, task_id: TaskId, as_json: Json = False) -> Non
 
 @app.command(epilog='Example: surefoot pause task-hello-file-abcdefghij "wait for the release"')
 def pause(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
-    """Pause a task; a command that runs is stopped with everything it started."""
+    """Pause a task. A command that runs is stopped with everything it started."""
     from schemas.messages import SignalName
 
     _tell(context, task_id, SignalName.PAUSE, text, by, as_json)
@@ -174,7 +174,7 @@ def resume(context: typer.Context, task_id: TaskId, text: Text = "", by: By = No
 
 @app.command(epilog='Example: surefoot cancel task-hello-file-abcdefghij "no longer needed"')
 def cancel(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
-    """End a task as CANCELLED; a command that runs is stopped with everything it started."""
+    """End a task as CANCELLED. A command that runs is stopped with everything it started."""
     from schemas.messages import SignalName
 
     _tell(context, task_id, SignalName.CANCEL, text, by, as_json)
@@ -188,7 +188,7 @@ def steer(
     by: By = None,
     as_json: Json = False,
 ) -> None:
-    """Tell a running task something; planner and executor see it from the next decision on."""
+    """Tell a running task something. Planner and executor see it from the next decision on."""
     from schemas.messages import SignalName
 
     _tell(context, task_id, SignalName.STEER, text, by, as_json)
@@ -221,7 +221,7 @@ app.add_typer(record_commands.app)
 def contract(
     context: typer.Context, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """Print the wire contract: what any Temporal client needs to start, signal and query a task."""
+    """Print the wire contract. It is what any Temporal client needs to start, signal and query a task."""
     from client import checking
 
     carry_out(context, lambda _settings: checking.print_contract(as_json))

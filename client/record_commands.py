@@ -18,7 +18,10 @@ def events(
     since: Annotated[str | None, typer.Option(help="Only events after this one, as e19.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a task's events, oldest first, also after Temporal has forgotten it. What is missing is said on stderr."""
+    """Print a task's events, oldest first.
+
+    Also those of a task that Temporal has forgotten. What is missing is said on stderr.
+    """
     from client import events as record
 
     wanted = tuple(kind or ())

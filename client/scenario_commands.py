@@ -8,7 +8,7 @@ import typer
 from client.options import ApiBase, ApiKeyEnv, Json, Model, PriceOf, Scenario, carry_out, entry_of
 
 scenario_app = typer.Typer(
-    help="Check scenario files, print their schema, and the input that they become.",
+    help="Check scenario files; print their schema, or the task's input.",
     epilog="Example: surefoot scenario check scenarios/hello-file.yaml",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -87,7 +87,7 @@ def start_tracing(settings: Settings, mask: Mask) -> None:
     telemetry = settings.telemetry
     if telemetry.otlp_endpoint is None or _tracing is not None:
         return
-    if not _installed():
+    if not can_trace():
         raise TelemetryUnavailable(
             "telemetry.otlp_endpoint is set, but OpenTelemetry is not installed here; install it: make setup"
         )
@@ -110,7 +110,8 @@ def start_tracing(settings: Settings, mask: Mask) -> None:
     _tracing = _Tracing(tracer, provider, telemetry.content, mask)
 
 
-def _installed() -> bool:
+def can_trace() -> bool:
+    """Whether OpenTelemetry is installed here."""
     try:
         return all(find_spec(name) for name in NEEDED)
     except ModuleNotFoundError:  # of a parent package

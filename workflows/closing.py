@@ -83,9 +83,10 @@ class Closing:
         self.journal.note(EventKind.STATE_CHANGE, text, place=step.id, ok=True)
 
     def _note_outcome(self, outcome: Outcome) -> None:
-        verified = {True: ", verified", False: ", but the evaluator says no", None: ""}[outcome.verified]
-        text = f"{outcome.label}{verified}: {outcome.detail}"
         finished = outcome.kind is OutcomeKind.FINISHED
+        said = outcome.verified if finished else None  # what did not finish cannot be verified
+        verified = {True: ", verified", False: ", but the evaluator says no", None: ""}[said]
+        text = f"{outcome.label}{verified}: {outcome.detail}"
         self.journal.note(EventKind.STATE_CHANGE, text, ok=finished and outcome.verified is not False)
 
     async def _evaluate(self) -> tuple[CheckResult, ...]:

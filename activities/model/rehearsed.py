@@ -21,7 +21,7 @@ from schemas.texts import estimate_tokens
 from stores.artifacts import ArtifactStore
 
 MATCH_CPU_SECONDS = 5.0
-UNREHEARSED = "no rehearsed reply fits; see rehearsed-model.jsonl"
+UNREHEARSED = "no rehearsed reply fits; the last line of logs/rehearsed-model.jsonl in the data folder names the prompt"
 
 # the limit holds even where the worker that started it has been killed
 _FIRST_FIT = """

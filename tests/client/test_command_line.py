@@ -281,6 +281,15 @@ def test_doctor_says_which_secrets_resolve_and_shows_no_value(home: Path, monkey
     assert "hunter2" not in result.stdout
 
 
+def test_doctor_says_where_traces_and_metrics_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "ok   traces" not in CliRunner().invoke(app, ["doctor"]).stdout
+    monkeypatch.setenv("SUREFOOT_TELEMETRY__OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    monkeypatch.setenv("SUREFOOT_TELEMETRY__PROMETHEUS", "127.0.0.1:9464")
+    said = CliRunner().invoke(app, ["doctor"]).stdout
+    assert "ok   traces     to http://127.0.0.1:4318\n" in said
+    assert "on http://127.0.0.1:9464/metrics\n" in said
+
+
 def test_doctor_fails_where_something_must_be_mended(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

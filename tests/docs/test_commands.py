@@ -9,15 +9,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from client.embedded import stop
 from schemas.outcome import StopReason
-from stores.settings import Settings
+from schemas.scenario import ModelEntry, UsdPrice
+from schemas.secrets import SecretSource
+from schemas.state import EventKind
+from schemas.telemetry import Metric
+from stores.settings import Deployment, Health, Settings, TelemetrySettings, read_settings
 from tests.docs.commands import ROOT, blocks, pages, script
 from tests.support.server import settings_of
 
 WITH_COMMANDS = [page for page in pages() if any(block.language == "sh" for block in blocks(page))]
-LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
+SECTIONS: dict[str, type[BaseModel]] = {
+    "telemetry": TelemetrySettings,
+    "health": Health,
+    "deployment": Deployment,
+    "secrets": SecretSource,
+}
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +73,73 @@ def test_what_is_not_run_says_why_and_what_is_run_is_shell(page: str) -> None:
             assert syntax.returncode == 0, f"{page}:{block.line}: {syntax.stderr}"
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", [*pages(), "deploy/README.md"])
 def test_links_inside_the_project_lead_somewhere(page: str) -> None:
-    text = (ROOT / page).read_text("utf-8")
-    gone = [name for name in LINK.findall(text) if not (ROOT / page).parent.joinpath(name).exists()]
-    assert gone == []
+    here = ROOT / page
+    for name, anchor in LINK.findall(here.read_text("utf-8")):
+        target = here.parent / name if name else here
+        assert target.exists(), f"{page} links to {name}"
+        assert not anchor or anchor in anchors(target), f"{page}: {name} has no heading {anchor}"
 
 
-def test_every_setting_and_every_reason_is_explained() -> None:
+def anchors(page: Path) -> set[str]:
+    """Return what GitHub calls the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_setting_is_explained() -> None:
     configuration = (ROOT / "docs/concepts/configuration.md").read_text("utf-8")
     assert [name for name in Settings.model_fields if f"| `{name}`" not in configuration] == []
+    rows = {name: next(line for line in configuration.splitlines() if f"| `{name}`" in line) for name in SECTIONS}
+    for name, section in SECTIONS.items():
+        assert [field for field in section.model_fields if f"`{field}`" not in rows[name]] == [], name
+    models = (ROOT / "docs/concepts/models.md").read_text("utf-8")
+    assert [name for name in (*ModelEntry.model_fields, *UsdPrice.model_fields) if f"`{name}`" not in models] == []
+
+
+def test_the_example_of_all_settings_is_accepted_and_leaves_none_out(tmp_path: Path) -> None:
+    example = next(block.text for block in blocks("docs/concepts/configuration.md") if block.file == "config.toml")
+    (tmp_path / "config.toml").write_text(example)
+    settings = read_settings({"home": tmp_path}, {}, tmp_path)
+    assert set(Settings.model_fields) - settings.model_fields_set == set()
+
+
+def test_every_reason_and_every_kind_of_event_is_explained() -> None:
     outcomes = (ROOT / "docs/concepts/outcomes.md").read_text("utf-8")
     published = [reason.value for reason in StopReason if reason is not StopReason.UNKNOWN]
     assert [reason for reason in published if f"`{reason}`" not in outcomes] == []
+    archive = (ROOT / "docs/concepts/archive.md").read_text("utf-8")
+    assert [kind.value for kind in EventKind if f"`{kind.value}`" not in archive] == []
+
+
+def test_every_counter_and_every_alert_is_explained() -> None:
+    telemetry = (ROOT / "docs/concepts/telemetry.md").read_text("utf-8")
+    assert [metric.value for metric in Metric if f"`{metric.value}_total`" not in telemetry] == []
+    rules = (ROOT / "deploy/prometheus/rules.yaml").read_text("utf-8")
+    operations = (ROOT / "docs/concepts/operations.md").read_text("utf-8")
+    assert [name for name in re.findall(r"alert: (\w+)", rules) if name not in operations] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "client.demo"],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    sample = next(block.text for block in blocks("README.md") if block.language == "text")
+    printed = re.sub(r"\d+", "0", done.stdout)
+    for line in sample.splitlines():
+        parts = [re.escape(part) for part in re.sub(r"\d+", "0", line).split("…")]
+        assert re.search(f"^{'.*'.join(parts)}$", printed, re.MULTILINE), f"the demo prints no line as: {line}"
 
 
 def test_the_plain_client_of_the_readme_imports_nothing_of_ours() -> None:

@@ -13,6 +13,7 @@ from schemas.models import Node
 from schemas.outcome import OutcomeKind, StopReason
 from schemas.state import AgentState, TaskResult
 from schemas.task import Bounds, TaskSpec
+from tests.support.events import recorded_events
 from tests.support.running import Running, on_server
 from tests.support.scripted import COST, World, action, requirement, spec
 from tests.support.server import DevServer
@@ -214,3 +215,17 @@ def test_the_evaluator_is_never_shown_to_a_model_and_changes_no_outcome(server: 
     assert result.outcome.verified is True
     assert all("hidden" not in request.model_dump_json() for request in world.asked)
     assert result.summary.spend == Spend(microusd=3 * COST.microusd, tokens=90, model_calls=3, tool_calls=1)
+
+
+def test_of_a_task_that_stopped_nobody_says_that_its_evaluator_says_no(server: DevServer) -> None:
+    world = World(met=lambda _: False)
+
+    async def test(running: Running) -> TaskResult:
+        task = spec(running.queue)
+        bounds = Bounds(max_plan_versions=1, max_plan_step_iterations=1)
+        return await running.run(spec(running.queue, evaluator=(task.requirements[0].check,), bounds=bounds))
+
+    result = on_server(server.settings, world, test)
+    assert result.outcome.verified is False
+    ended = recorded_events(world)[-1]
+    assert ended.text.startswith("STOPPED_INCOMPLETE(max_plan_versions): ")

@@ -10,10 +10,10 @@ from schemas.checks import RequirementState
 from schemas.messages import Received
 from schemas.outcome import OutcomeKind, StopReason
 from schemas.plan import PlanDraft, StepDraft, StepStatus
-from schemas.state import AgentState, DecisionKind
+from schemas.state import AgentState, DecisionKind, EventKind
 from schemas.task import Bounds, TaskSpec
 from tests.support.scripted import requirement, spec, text_ref
-from workflows.control import planning
+from workflows.control import planning, records
 from workflows.control.decision import current_step, decide
 
 START = "2026-01-01T00:00:00.000+00:00"
@@ -92,6 +92,16 @@ def test_the_rules_apply_in_their_order() -> None:
     assert decide(task, met).kind is DecisionKind.FINISH
     message = Received(id="m1", name="cancel", by="ann", at=START, accepted=True, answer="cancelling")
     assert decide(task, rebuild(met, cancel=message)).kind is DecisionKind.CANCEL
+
+
+def test_a_task_that_never_got_a_plan_says_what_was_wrong_with_the_last_draft() -> None:
+    task = spec("q", bounds=Bounds(max_plan_versions=1))
+    assert decide(task, state_of(task)).sentence == "There is no plan yet."
+    kind, text = EventKind.PLAN_VERSION, "no usable plan: the reply was empty"
+    state = records.note_event(state_of(task), kind, "v1", text, START, ok=False)
+    decision = decide(task, rebuild(state, versions_used=1))
+    assert decision.outcome is not None
+    assert decision.outcome.detail == f"There is no plan yet; {text}. All 1 plan versions are used."
 
 
 def test_all_steps_done_with_a_requirement_unmet_is_a_replan() -> None:

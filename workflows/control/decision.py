@@ -2,7 +2,7 @@
 
 from schemas.outcome import Outcome, OutcomeKind, StopReason
 from schemas.plan import PlanVersion, Step
-from schemas.state import AgentState, Decision, DecisionKind
+from schemas.state import AgentState, Decision, DecisionKind, EventKind
 from schemas.task import TaskSpec
 from workflows.control.budget import REASON_OF_LIMIT, exhausted
 
@@ -84,7 +84,8 @@ def _plan_due(spec: TaskSpec, state: AgentState) -> Decision | None:
 
 def _why_plan(spec: TaskSpec, state: AgentState) -> tuple[str, str] | None:
     if current_plan(state) is None:
-        return "no_plan", "There is no plan yet."
+        drafts = [event.text for event in state.events if event.kind is EventKind.PLAN_VERSION]
+        return "no_plan", f"There is no plan yet; {drafts[-1]}" if drafts else "There is no plan yet."
     step = current_step(state)
     if step is None:
         return "requirement_unmet", f"All steps are done, yet {', '.join(unmet(state))} does not hold."
