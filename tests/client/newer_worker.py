@@ -22,7 +22,8 @@ def summary() -> dict[str, Any]:
 
 def event(number: int, kind: str) -> dict[str, Any]:
     """Return a record."""
-    return {"id": f"e{number}", "kind": kind, "place": "v1", "at": "2030-01-01T00:00:00+00:00", "text": kind}
+    known = {"source": "controller", "visible": False, "place": "v1", "at": "2030-01-01T00:00:00+00:00"}
+    return {"id": f"e{number}", "kind": kind, **known, "text": kind}
 
 
 def state() -> dict[str, Any]:
@@ -57,7 +58,7 @@ class NewerTask:
         task = workflow.payload_converter().from_payload(raw.payload, dict[str, Any])
         await workflow.wait_condition(lambda: bool(self.told))
         if self.told[0] == "hand over":
-            workflow.continue_as_new({**task, "state": state()})
+            workflow.continue_as_new({**task, "state": state(), "handed_over_by": workflow.info().run_id})
         return result()
 
     @workflow.signal(dynamic=True)
