@@ -172,6 +172,8 @@ def test_scenario_schema_is_json(home: Path) -> None:
         (["show", "\udcff"], r"not an id: '\udcff'"),
         (["watch", "a\nb"], "not an id"),
         (["steer", "\udcff", "y"], "not an id"),
+        (["pause", ""], "not an id: ''"),
+        (["cancel", " "], "not an id: ' '"),
     ],
 )
 def test_a_message_or_an_id_that_cannot_be_is_bad_input(arguments: list[str], said: str, home: Path) -> None:
@@ -297,8 +299,8 @@ def test_doctor_fails_where_something_must_be_mended(
     [
         (BadInput("task.yaml:7: colour: unknown"), EXIT_BAD_INPUT, "surefoot: task.yaml:7: colour: unknown\n"),
         (LedgerUnavailable("it is away"), EXIT_PREREQUISITE, "LedgerUnavailable: it is away; `surefoot doctor`"),
-        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), EXIT_PREREQUISITE, "/x/y: No space left on device"),
-        (OSError(errno.EROFS, "Read-only file system"), EXIT_PREREQUISITE, "set SUREFOOT_HOME"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), EXIT_PREREQUISITE, "/x/y cannot be used: No space"),
+        (OSError(errno.EROFS, "Read-only file system"), EXIT_PREREQUISITE, "data folder with SUREFOOT_HOME"),
         (KeyError("x"), EXIT_FAILED, "a fault of Surefoot: KeyError: 'x'; the traceback is in "),
         (FileNotFoundError(errno.ENOENT, "gone", "z"), EXIT_FAILED, "please report it: the command, the traceback"),
     ],
@@ -312,6 +314,16 @@ def test_whoever_can_mend_it_is_told_what_and_how(
 
     assert carry_out(home, failing) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["contract"], ["doctor", "--json"]])
+def test_output_that_nobody_could_store_is_no_success(home: Path, arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "client.main", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == EXIT_PREREQUISITE
+    assert b"No space left on device" in done.stderr
 
 
 def test_the_traceback_of_a_bug_is_in_the_log(home: Path) -> None:
