@@ -68,12 +68,14 @@ class Actions:
     async def perform(self, request: ActionRequest, root: Path, stop: asyncio.Event) -> ActionReply:
         """Perform an action that the gate let through, once; a second attempt gets what the first recorded.
 
-        Raises Fenced where a later attempt has taken the effect over, EffectMismatch, LedgerUnavailable.
+        Raises Fenced where a later attempt has taken the effect over, EffectMismatch, LedgerUnavailable,
+        StorageUnavailable.
         """
         prepared = await self._prepare(request)
         if isinstance(prepared, Observation):
             count_action(prepared)
             return await self._reply(request, prepared, Spend())
+        await asyncio.to_thread(self._artifacts.check_room)
         opened = await asyncio.to_thread(self._ledger.open, prepared.intent)
         if opened.how is OpenedAs.NEW:
             return await self._act(prepared, opened.fence, root, stop)
@@ -88,6 +90,7 @@ class Actions:
         if isinstance(prepared, Observation):
             count_action(prepared)
             return await self._reply(request, prepared, Spend())
+        await asyncio.to_thread(self._artifacts.check_room)  # what follows needs it: the outage ends here, or later
         opened = await asyncio.to_thread(self._ledger.void, prepared.intent)
         return await self._come_back(prepared, opened, root)
 
@@ -170,8 +173,8 @@ class Actions:
         return rebuild(
             bare,
             exit_code=result.exit_code,
-            excerpt=self._artifacts.put_text(headed) if excerpt else None,
-            output=self._artifacts.put_text(text) if excerpt != text else None,
+            excerpt=self._artifacts.keep_text(headed) if excerpt else None,
+            output=self._artifacts.keep_text(text) if excerpt != text else None,
         )
 
 

@@ -131,14 +131,15 @@ def child_environment(settings: Settings) -> dict[str, str]:
 
 
 def last_lines(path: Path, count: int = LOG_LINES) -> str:
-    """Return the last lines of a log, indented; empty where there is none."""
+    """Return the last lines of a log, each once, indented; empty where there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 20_000))
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "".join(f"\n  {line}" for line in lines[-count:])
+    newest = list(dict.fromkeys(reversed(lines)))[:count]
+    return "".join(f"\n  {line}" for line in reversed(newest))
 
 
 def _start_supervisor(settings: Settings, worker: bool) -> subprocess.Popen[bytes]:

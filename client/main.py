@@ -30,6 +30,7 @@ from client.streams import accept_any_text
 if TYPE_CHECKING:
     from schemas.messages import SignalName
 
+EXIT_NOT_WRITTEN = 6  # schemas.outcome.EXIT_PREREQUISITE, without its import
 EXIT_BUG = 4
 
 app = typer.Typer(
@@ -241,11 +242,19 @@ def main() -> None:
         app(prog_name="surefoot")
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else EXIT_BUG
+    except OSError as error:  # of help and the like; commands report their own
+        code = _not_written(error)
     except BaseException:
         traceback.print_exc()
         raise
     finally:
         _leave(code)
+
+
+def _not_written(error: OSError) -> int:
+    """Say that the output is lost, and return the exit code for it."""
+    os.write(2, f"surefoot: the output could not be written: {error.strerror}\n".encode())
+    return EXIT_NOT_WRITTEN
 
 
 def _leave(code: int) -> None:
@@ -255,6 +264,8 @@ def _leave(code: int) -> None:
         sys.stderr.flush()
     except BrokenPipeError:
         pass  # the reader has gone; there is nobody to tell
+    except OSError as error:  # the disk that it should go to is full
+        code = code or _not_written(error)
     finally:
         os._exit(code)
 

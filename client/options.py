@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def _printable(text: str) -> str:
-    """Refuse bytes that are no text: no task has such an id, and Temporal takes none."""
-    if not text.isprintable():
+    """Refuse nothing, and bytes that are no text: no task has such an id, and Temporal takes none."""
+    if not text.strip() or not text.isprintable():
         raise typer.BadParameter(f"not an id: {text!a}")
     return text
 

@@ -54,11 +54,13 @@ def start_embedded(settings: Settings, worker: bool) -> None:
 def wake_embedded(settings: Settings) -> None:
     """Bring the embedded server of a home that has been used back, and say so.
 
+    A home whose server's file is lost has been used too: its archive can be read.
+
     Raises PrerequisiteError where nothing was ever started, or it does not come up.
     """
     if names_own_server() or server_of(settings):
         return
-    if not settings.temporal_db.exists():
+    if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
         raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
     say("the embedded server is not running; starting it, without a worker (`surefoot up` starts one)")
     ensure_running(settings, worker=False)  # looking at tasks does not set them going again

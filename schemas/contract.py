@@ -63,7 +63,8 @@ class ActivityClass:
     """Who serves it."""
 
 
-MODEL = ActivityClass(start_to_close_seconds=60, heartbeat_seconds=5, attempts=6, role=Role.HOME)
+# Beyond its own time-out a call has time for what it may wait for: room for its reply (40 s), then the ledger (40 s).
+MODEL = ActivityClass(start_to_close_seconds=120, heartbeat_seconds=5, attempts=6, role=Role.HOME)
 LEDGER = ActivityClass(start_to_close_seconds=30, heartbeat_seconds=None, attempts=10, role=Role.HOME)
 ACT = ActivityClass(start_to_close_seconds=120, heartbeat_seconds=5, attempts=1, role=Role.WORKSPACE)
 OBSERVE = ActivityClass(start_to_close_seconds=660, heartbeat_seconds=5, attempts=6, role=Role.WORKSPACE)

@@ -233,6 +233,8 @@ class TaskInput(Frozen):
     """What to do."""
     state: AgentState | None = None
     """Carried from the run before; None at the start of a chain."""
+    handed_over_by: Annotated[str, Field(max_length=100)] | None = None
+    """Run id of the run before, where ``state`` is its; a state that comes otherwise counts for nothing."""
 
 
 class Summary(Frozen):

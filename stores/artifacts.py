@@ -4,14 +4,20 @@ import hashlib
 import os
 import re
 import secrets
+import time
 from pathlib import Path
 
-from schemas.errors import ArtifactMissing, PayloadTooLarge
+from schemas.errors import ArtifactMissing, PayloadTooLarge, StorageUnavailable
 from schemas.texts import BlobRef, TextRef, estimate_tokens
-from stores.files import write_atomically
+from stores.files import check_room, write_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
+ROOM_BYTES = 1_000_000
+"""What must be free before something is paid for or done whose result is kept here."""
+PATIENCE_SECONDS = 40.0
+"""How long such a result waits for room in a worker; the ledger's patience may follow within the same attempt."""
+RETRY_SECONDS = 0.5
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -24,11 +30,21 @@ class ArtifactStore:
     Texts are masked before they are stored. Bytes are not: who puts some from the world masks them with ``secrets``.
     """
 
-    def __init__(self, root: Path, max_bytes: int = MAX_ARTIFACT_BYTES, secrets: Secrets | None = None) -> None:
-        """Use the folder ``root``, which is made when something is put; refuse artifacts of more than ``max_bytes``."""
+    def __init__(
+        self,
+        root: Path,
+        max_bytes: int = MAX_ARTIFACT_BYTES,
+        secrets: Secrets | None = None,
+        patience_seconds: float = 0.0,
+    ) -> None:
+        """Use the folder ``root``, which is made when something is put; refuse artifacts of more than ``max_bytes``.
+
+        ``patience_seconds`` is how long ``keep_text`` waits for a disk.
+        """
         self.root = root
         self.secrets = secrets or Secrets()
         self._max_bytes = max_bytes
+        self._patience_seconds = patience_seconds
 
     def path(self, sha256: str) -> Path:
         """Return where the artifact of that hash is, or would be."""
@@ -42,6 +58,24 @@ class ArtifactStore:
         data = self.secrets.mask(text).encode("utf-8", "replace")
         blob = self.put_bytes(data)
         return TextRef(sha256=blob.sha256, size_bytes=blob.size_bytes, tokens=estimate_tokens(data.decode()))
+
+    def keep_text(self, text: str) -> TextRef:
+        """Store what was paid for or done and cannot be had again: like ``put_text``, but a full disk is waited for.
+
+        Raises PayloadTooLarge; StorageUnavailable once the patience is over.
+        """
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                return self.put_text(text)
+            except StorageUnavailable:
+                if time.monotonic() + RETRY_SECONDS > deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
+
+    def check_room(self) -> None:
+        """Raise StorageUnavailable where a result could not be kept now: what makes it should not begin."""
+        check_room(self.root, ROOM_BYTES)
 
     def put_bytes(self, data: bytes) -> BlobRef:
         """Store ``data`` and return its reference. Raises PayloadTooLarge."""

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def write_once(path: Path, data: bytes) -> bool:
             return False
         _sync_folder(path.parent)
     return True
+
+
+def check_room(folder: Path, size_bytes: int) -> None:
+    """Raise StorageUnavailable where a file of that size could not be written in ``folder`` now. Leaves nothing."""
+    with _typed(folder):
+        _make_folder(folder)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size_bytes)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 15.0
 RESULT_PATIENCE_SECONDS = 40.0
 """How long a result waits for it: what was paid for is not thrown away, and asked for again, for a restart's sake.
 
-Both fit into the minute that an activity has beyond its request's own time-out.
+With the patience of the artifact store they fit into what an activity has beyond its request's own time-out.
 """
 
 ROWS_AT_ONCE = 500

@@ -22,7 +22,7 @@ from activities.model.port import Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
-from stores.artifacts import ArtifactStore
+from stores.artifacts import PATIENCE_SECONDS, ArtifactStore
 from stores.database import DatabaseRefused
 from stores.ledger import Ledger
 from stores.secrets import Secrets, worker_secrets
@@ -59,7 +59,7 @@ def make_parts(settings: Settings, model: Gateway | None, secrets: Secrets | Non
 
     Raises LedgerUnavailable, DatabaseRefused.
     """
-    artifacts = ArtifactStore(settings.artifacts_dir, secrets=secrets)
+    artifacts = ArtifactStore(settings.artifacts_dir, secrets=secrets, patience_seconds=PATIENCE_SECONDS)
     gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.rehearsed_record), models=model)
     return Parts(ledger=Ledger(settings.database_url, patient=True), artifacts=artifacts, gateways=gateways)
 

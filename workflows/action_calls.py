@@ -78,6 +78,7 @@ class ActionCalls:
                 extra_seconds=request.timeout_seconds,
                 until=lambda: self.journal.state.cancel is not None or self.journal.state.paused_by is not None,
                 summary=f"{request.action.tool} {clip(request.action.preview, 80)}",
+                patient=False,
             )
         except ActivityError as error:
             if _is_final(error):
@@ -91,7 +92,7 @@ class ActionCalls:
     async def _reconcile_soon(self, request: ActionRequest) -> ActionReply:
         try:
             return await self.calls.execute(
-                contract.RECONCILE_ACTION, request, start_within_seconds=START_WITHIN_SECONDS
+                contract.RECONCILE_ACTION, request, start_within_seconds=START_WITHIN_SECONDS, patient=False
             )
         except ActivityError as error:
             raise self.calls.ended_by(error, contract.RECONCILE_ACTION.name) from error

@@ -1,7 +1,6 @@
 """AgentTask: one agent task, from plan to verified result, as one durable workflow."""
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -21,7 +20,7 @@ from workflows.closing import Closing
 from workflows.control.decision import decide
 from workflows.control.receive import explain, receive
 from workflows.control.records import KEPT_EVENTS
-from workflows.intake import read_input
+from workflows.intake import handed_over, read_input
 from workflows.journal import Journal, now
 from workflows.steps import Steps
 
@@ -43,7 +42,7 @@ class AgentTask:
     def __init__(self, raw: RawValue) -> None:
         """Take the spec, and the state that the run before left; nobody else's word counts for what has happened."""
         task = read_input(raw)
-        carried = task.state if workflow.info().continued_run_id else None
+        carried = task.state if handed_over(task) else None
         self.journal = Journal(task.spec, carried or initial_state(task.spec))
         self.calls = Calls(self.journal)
         self.steps = Steps(self.calls)
@@ -64,11 +63,13 @@ class AgentTask:
         return await self.close(outcome)
 
     async def close(self, outcome: Outcome) -> TaskResult:
-        """Close once; Temporal's own cancel changes nothing any more when it comes now."""
+        """Close once; Temporal's own cancel, when it comes now, only has it wait for no outage any more."""
         closing = asyncio.ensure_future(self.last_things(outcome))
         while not closing.done():
-            with contextlib.suppress(asyncio.CancelledError):
+            try:
                 await workflow.wait_condition(closing.done)
+            except asyncio.CancelledError:
+                self.calls.outages.hurried = True
         return closing.result()
 
     async def last_things(self, outcome: Outcome) -> TaskResult:
@@ -119,7 +120,9 @@ class AgentTask:
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self.quiet()
         self.journal.count(runs=1)
-        workflow.continue_as_new(TaskInput(spec=self.journal.spec, state=self.journal.state))
+        workflow.continue_as_new(
+            TaskInput(spec=self.journal.spec, state=self.journal.state, handed_over_by=workflow.info().run_id)
+        )
 
     @workflow.signal(dynamic=True)
     def receive(self, name: str, args: Sequence[RawValue]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 from temporalio import workflow
@@ -19,6 +19,7 @@ from schemas.state import AgentState, Decision, DecisionKind
 from workflows.control import budget, records
 from workflows.control.decision import decide, stop
 from workflows.journal import Journal
+from workflows.outages import Outages
 
 Request = TypeVar("Request", bound=BaseModel)
 Reply = TypeVar("Reply", bound=BaseModel)
@@ -54,6 +55,7 @@ class Calls:
     def __init__(self, journal: Journal) -> None:
         """Work on the run's journal."""
         self.journal = journal
+        self.outages = Outages(journal)
         self._archiving = asyncio.Lock()  # two calls side by side would archive the same events twice
 
     @property
@@ -101,16 +103,35 @@ class Calls:
         until: Callable[[], bool] = lambda: False,
         start_within_seconds: int | None = None,
         summary: str = "",
+        patient: bool = True,
     ) -> Reply:
         """Run one activity; where ``until`` becomes true first, cancel it and wait until it has cleaned up.
 
-        Without ``start_within_seconds`` it waits for a worker as long as that takes.
+        Without ``start_within_seconds`` it waits for a worker as long as that takes. One that an outage ends is run
+        again once that is over; not so where it is not ``patient``.
 
         Raises: temporalio.exceptions.ActivityError.
         """
+        with self.outages.one() as outage:
+            while True:
+                handle = self._schedule(ref, request, extra_seconds, start_within_seconds, summary)
+                try:
+                    return cast(Reply, await self._raced(handle, until))
+                except ActivityError as error:
+                    if not (patient and await outage.wait(error)):
+                        raise
+
+    def _schedule(
+        self,
+        ref: ActivityRef[Request, Reply],
+        request: Request,
+        extra_seconds: int,
+        start_within_seconds: int | None,
+        summary: str,
+    ) -> "workflow.ActivityHandle[Any]":
         cls = ref.cls
         queue = None if cls.role is Role.HOME else self.journal.spec.workspace.queue
-        handle = workflow.start_activity(
+        return workflow.start_activity(
             ref.name,
             request,
             result_type=ref.reply,
@@ -126,6 +147,8 @@ class Calls:
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=summary or None,
         )
+
+    async def _raced(self, handle: "workflow.ActivityHandle[Any]", until: Callable[[], bool]) -> Any:
         try:
             await workflow.wait_condition(lambda: handle.done() or until())
         except asyncio.CancelledError:
@@ -134,10 +157,10 @@ class Calls:
             raise
         if not handle.done():
             handle.cancel()
-        return cast(Reply, await handle)
+        return await handle
 
     async def run(self, ref: ActivityRef[Request, Reply], request: Request, *, extra_seconds: int = 0) -> Reply:
-        """Run one activity to its end; an error that outlasts its attempts ends the run as FAILED, a cancel as that."""
+        """Run one activity to its end; an error that no trying again helps ends the run as FAILED, a cancel as that."""
         try:
             return await self.execute(ref, request, extra_seconds=extra_seconds, until=self.cancelled)
         except ActivityError as error:

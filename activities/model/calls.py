@@ -87,6 +87,7 @@ class ModelCalls:
         needed = rendered_tokens(prompt.system, prompt.user, schema)
         if needed > request.reservation.input_tokens:
             return _unsent(request, CallStatus.NEEDS_MORE, "the prompt is larger than what was reserved", needed)
+        await asyncio.to_thread(self._artifacts.check_room)
         opened = await asyncio.to_thread(self._ledger.open, _intent(request))
         if opened.how is OpenedAs.SETTLED:
             return await asyncio.to_thread(self._recorded, opened)
@@ -144,8 +145,8 @@ class ModelCalls:
             usage_known=usage is not None,
             charged=charged,
             finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(self._mask(reply.finish_reason), 60),
-            raw=self._artifacts.put_text(text) if text else None,
-            reasoning=self._artifacts.put_text(reasoning) if reasoning else None,
+            raw=self._artifacts.keep_text(text) if text else None,
+            reasoning=self._artifacts.keep_text(reasoning) if reasoning else None,
         )
         state = EffectState.AMBIGUOUS if usage is None else EffectState.DONE
         return self._settled(request, fence, state, receipt, text)

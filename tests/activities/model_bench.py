@@ -41,8 +41,9 @@ class ModelBench:
         models: Gateway | None = None,
         environment: dict[str, str] | None = None,
         secrets: Secrets | None = None,
+        patience_seconds: float = 0.0,
     ) -> None:
-        self.artifacts = ArtifactStore(home / "artifacts", secrets=secrets)
+        self.artifacts = ArtifactStore(home / "artifacts", secrets=secrets, patience_seconds=patience_seconds)
         self.ledger = Ledger(f"sqlite:///{home}/surefoot.db")
         self.logs = home / "logs"
         gateways = Gateways(

@@ -48,10 +48,11 @@ class WorkspaceBench:
         kind: WorkspaceKind = WorkspaceKind.LOCAL,
         files: dict[str, str] | None = None,
         secrets: Secrets | None = None,
+        patience_seconds: float = 0.0,
         **limits: int,
     ) -> None:
         self.home = home
-        self.artifacts = ArtifactStore(home / "artifacts", secrets=secrets)
+        self.artifacts = ArtifactStore(home / "artifacts", secrets=secrets, patience_seconds=patience_seconds)
         self.ledger = Ledger(f"sqlite:///{home}/surefoot.db")
         self.activities = WorkspaceActivities(self.ledger, self.artifacts, home / "workspaces")
         self.workspace: Workspace = run_activity(

@@ -58,7 +58,7 @@ class NewerTask:
         task = workflow.payload_converter().from_payload(raw.payload, dict[str, Any])
         await workflow.wait_condition(lambda: bool(self.told))
         if self.told[0] == "hand over":
-            workflow.continue_as_new({**task, "state": state()})
+            workflow.continue_as_new({**task, "state": state(), "handed_over_by": workflow.info().run_id})
         return result()
 
     @workflow.signal(dynamic=True)

@@ -263,3 +263,16 @@ def test_gc_keeps_all_artifacts_where_a_run_may_go_on_at_another_server(tmp_path
         assert task_id in collected["held_back"]
         assert (collected["artifacts"], collected["workspaces"]) == (0, [])
         assert ArtifactStore(settings.artifacts_dir).names() == before
+
+
+def test_a_home_that_lost_the_servers_file_still_tells_what_its_tasks_did(tmp_path: Path) -> None:
+    with command_line(settings_of(tmp_path / "home")) as surefoot:
+        code, out, err = surefoot("run", str(stopped_scenario(tmp_path)))
+        assert code == EXIT_STOPPED, err
+        task_id = out.split()[1]
+        before = surefoot.ask("events", task_id, "--json")
+        assert surefoot("down")[0] == EXIT_VERIFIED
+        for path in surefoot.settings.home.glob("temporal.db*"):
+            path.unlink()
+        code, out, err = surefoot("events", task_id, "--json")
+        assert (code, out) == before[:2], err

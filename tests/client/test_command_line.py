@@ -172,6 +172,8 @@ def test_scenario_schema_is_json(home: Path) -> None:
         (["show", "\udcff"], r"not an id: '\udcff'"),
         (["watch", "a\nb"], "not an id"),
         (["steer", "\udcff", "y"], "not an id"),
+        (["pause", ""], "not an id: ''"),
+        (["cancel", " "], "not an id: ' '"),
     ],
 )
 def test_a_message_or_an_id_that_cannot_be_is_bad_input(arguments: list[str], said: str, home: Path) -> None:
@@ -321,6 +323,16 @@ def test_whoever_can_mend_it_is_told_what_and_how(
 
     assert carry_out(home, failing) == code
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["contract"], ["doctor", "--json"]])
+def test_output_that_nobody_could_store_is_no_success(home: Path, arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "client.main", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == EXIT_PREREQUISITE
+    assert b"No space left on device" in done.stderr
 
 
 def test_the_traceback_of_a_bug_is_in_the_log(home: Path) -> None:

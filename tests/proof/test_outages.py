@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from schemas.contract import SUMMARY_QUERY
 from schemas.effects import EffectKind, EffectState
 from schemas.errors import LedgerUnavailable, StorageUnavailable
+from schemas.state import Summary
 from stores.records import EffectRow
 from stores.settings import Settings
 from tests.proof.bench import Ended, Handle, ended, serving_home, start, with_client
@@ -105,6 +107,36 @@ def test_another_process_holds_the_file_of_the_ledger(tmp_path: Path) -> None:
         )
         holder.close()
         report("file held for 20 s", rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_outage_longer_than_all_attempts_is_waited_out(tmp_path: Path) -> None:
+    with serving_home(tmp_path) as server, worker(server.settings):
+        settings = server.settings
+        holder = sqlite3.connect(tmp_path / "surefoot.db", isolation_level=None)
+
+        async def work(client: Client) -> tuple[str, Ended]:
+            handle = await start(client, settings, counting_spec(settings, WORDS, COMMAND_SECONDS, THINKING_SECONDS))
+            await asyncio.sleep(3.0)
+            holder.execute("BEGIN EXCLUSIVE").close()
+            async with asyncio.timeout(400):
+                while "waiting for the ledger" not in (said := await now_of(handle)):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.5)
+            await asyncio.sleep(20.0)
+            holder.execute("ROLLBACK").close()
+            return said, await ended(handle)
+
+        said, end = with_client(settings, work)
+        holder.close()
+        report(f"file held until {said}", judge(settings, end))
+        assert "surefoot.db" in said, "people see what the task waits for"
+
+
+async def now_of(handle: Handle) -> str:
+    """Return what the run says it does."""
+    summary: Summary = await handle.query(SUMMARY_QUERY, result_type=Summary)
+    return summary.now
 
 
 @pytest.mark.slow

@@ -1,13 +1,16 @@
 """What a plain client may send: no input wedges a run, and nobody's word but the chain's own counts."""
 
 import asyncio
+import functools
 import gc
 import uuid
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowFailureError
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 from schemas.checks import RequirementState
@@ -65,6 +68,78 @@ def test_a_state_that_a_client_gives_is_not_believed(server: DevServer) -> None:
             assert result.outcome.kind is OutcomeKind.STOPPED_INCOMPLETE
 
     on_server(server.settings, World(met=lambda world: False), test)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"cron_schedule": "@every 1s"}, {"retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=100))}],
+    ids=["cron", "retry"],
+)
+def test_a_state_that_a_client_gives_is_not_believed_in_a_later_run_either(
+    server: DevServer, policy: dict[str, Any]
+) -> None:
+    """A run that Temporal starts anew follows another one, as one of a chain does, and gets a client's input."""
+
+    async def test(running: Running) -> None:
+        other = await running.start(workflow_id="other-task")
+        forged = AgentState(
+            started_at="2026-01-01T00:00:00+00:00",
+            requirements=(RequirementState(id="done", mandatory=True, met=True),),
+        )
+        handles = [
+            await running.client.start_workflow(
+                TASK_WORKFLOW,
+                TaskInput(spec=spec(running.queue), state=forged, handed_over_by=claimed),
+                id=f"again-{uuid.uuid4().hex[:8]}",
+                task_queue=running.queue,
+                run_timeout=timedelta(seconds=2),
+                **policy,
+            )
+            for claimed in (None, other.first_execution_run_id, "")
+        ]
+        for handle in handles:
+            await eventually(functools.partial(runs_again, handle, handle.first_execution_run_id))
+            state = await handle.query("state", result_type=AgentState)
+            assert state.started_at > "2026-01-02"
+            await handle.terminate()
+        await other.terminate()
+
+    on_server(server.settings, World(seconds=60, met=lambda world: False), test)
+
+
+async def runs_again(handle: Any, first: str | None) -> bool:
+    """Whether a later run of the task runs."""
+    found = await handle.describe()
+    return found.run_id != first and found.status is WorkflowExecutionStatus.RUNNING
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until the condition holds."""
+    async with asyncio.timeout(30):
+        while not await condition():  # noqa: ASYNC110 - it is the server that changes, and tells nobody
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine:RuntimeWarning")
+def test_an_input_that_is_no_task_fails_every_run_of_a_schedule_and_wedges_none(server: DevServer) -> None:
+    async def test(running: Running) -> None:
+        handle = await running.client.start_workflow(
+            TASK_WORKFLOW,
+            {"spec": 1, "handed_over_by": "me"},
+            id=f"again-{uuid.uuid4().hex[:8]}",
+            task_queue=running.queue,
+            cron_schedule="@every 1s",
+        )
+        query = f"WorkflowId='{handle.id}' AND ExecutionStatus='Failed'"
+
+        async def failed_twice() -> bool:
+            return len([run async for run in running.client.list_workflows(query)]) >= 2
+
+        await eventually(failed_twice)
+        await handle.terminate()
+
+    on_server(server.settings, World(), test)
+    gc.collect()  # the dropped coroutines, while their warning is expected
 
 
 def test_a_cancel_gets_through_where_nobody_serves_the_workspace(server: DevServer) -> None:
