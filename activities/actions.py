@@ -181,12 +181,13 @@ class Actions:
         excerpt = head_and_tail(text, MAX_EXCERPT_CHARACTERS)
         bare = _observe(request, result.status, mask(result.summary))
         headed = f"{headline(bare)}\n{excerpt}"
-        return rebuild(
-            bare,
-            exit_code=result.exit_code,
-            excerpt=self._artifacts.put_text(headed) if excerpt else None,
-            output=self._artifacts.put_text(text) if excerpt != text else None,
-        )
+        with self._artifacts.together() as together:
+            return rebuild(
+                bare,
+                exit_code=result.exit_code,
+                excerpt=together.put_text(headed) if excerpt else None,
+                output=together.put_text(text) if excerpt != text else None,
+            )
 
 
 async def _execute(prepared: _Prepared, context: ToolContext) -> ToolResult:

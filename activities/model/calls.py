@@ -151,6 +151,9 @@ class ModelCalls:
         if usage is not None:
             money = cost_microusd(usage, price) if price else 0
             charged = Spend(microusd=money, tokens=usage.input_tokens + usage.output_tokens, model_calls=1)
+        with self._artifacts.together() as artifacts:
+            raw = artifacts.put_text(text) if text else None
+            thought = artifacts.put_text(reasoning) if reasoning else None
         receipt = CallReceipt(
             effect_id=request.key.effect_id,
             status=CallStatus.ANSWERED,
@@ -159,8 +162,8 @@ class ModelCalls:
             usage_known=usage is not None,
             charged=charged,
             finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(self._mask(reply.finish_reason), 60),
-            raw=self._artifacts.put_text(text) if text else None,
-            reasoning=self._artifacts.put_text(reasoning) if reasoning else None,
+            raw=raw,
+            reasoning=thought,
         )
         state = EffectState.AMBIGUOUS if usage is None else EffectState.DONE
         return self._settled(request, fence, state, receipt, text)
