@@ -5,8 +5,6 @@ import hashlib
 import os
 import re
 import secrets
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,8 +14,6 @@ from stores.files import write_all_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
-REMEMBERED = 256  # artifacts that were read of late: every prompt is made from a dozen, most of them the same
-MAX_REMEMBERED_BYTES = 32 * 1024  # of each
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -35,8 +31,6 @@ class ArtifactStore:
         self.root = root
         self.secrets = secrets or Secrets()
         self._max_bytes = max_bytes
-        self._read_of_late: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
 
     def path(self, sha256: str) -> Path:
         """Return where the artifact of that hash is, or would be."""
@@ -65,7 +59,7 @@ class ArtifactStore:
 
         Until then only it can read them. Where the block raises nothing is put. For one thread.
         """
-        later = _Later(self, self._max_bytes)
+        later = _Later(self.root, self._max_bytes, self.secrets)
         yield later
         self._write(later.held)
 
@@ -83,24 +77,7 @@ class ArtifactStore:
         return self.get_bytes(ref).decode()
 
     def get_bytes(self, ref: BlobRef | TextRef) -> bytes:
-        """Return the bytes. Raises ArtifactMissing, also where the file is damaged.
-
-        A small one that was read and found whole of late is not read again: its content is what its name says.
-        """
-        with self._lock:
-            known = self._read_of_late.get(ref.sha256)
-            if known is not None:
-                self._read_of_late.move_to_end(ref.sha256)
-                return known
-        data = self._read(ref)
-        if len(data) <= MAX_REMEMBERED_BYTES:
-            with self._lock:
-                self._read_of_late[ref.sha256] = data
-                if len(self._read_of_late) > REMEMBERED:
-                    self._read_of_late.popitem(last=False)
-        return data
-
-    def _read(self, ref: BlobRef | TextRef) -> bytes:
+        """Return the bytes. Raises ArtifactMissing, also where the file is damaged."""
         path = self.path(ref.sha256)
         try:
             data = path.read_bytes()
@@ -138,14 +115,13 @@ class ArtifactStore:
 class _Later(ArtifactStore):
     """A store that holds what is put until it is written: see ``ArtifactStore.together``."""
 
-    def __init__(self, store: ArtifactStore, max_bytes: int) -> None:
-        super().__init__(store.root, max_bytes, store.secrets)
-        self._store = store
+    def __init__(self, root: Path, max_bytes: int, secrets: Secrets) -> None:
+        super().__init__(root, max_bytes, secrets)
         self.held: dict[str, bytes] = {}
 
     def get_bytes(self, ref: BlobRef | TextRef) -> bytes:
         held = self.held.get(ref.sha256)
-        return self._store.get_bytes(ref) if held is None else held
+        return super().get_bytes(ref) if held is None else held
 
     def _keep(self, sha256: str, data: bytes) -> None:
         self.held[sha256] = data
