@@ -14,7 +14,12 @@ from temporalio.converter import CompositePayloadConverter, DefaultPayloadConver
 
 from schemas.contract import all_refs
 from schemas.state import TaskInput
+from schemas.workspace import ArchiveRequest, RecordRunRequest
 
+RECORDS = frozenset({ArchiveRequest, RecordRunRequest})
+"""What a run puts down of itself: it is on its way to the artifact store anyway, so the history need not hold it."""
+RECORD_MARK = "surefoot-record"
+"""Name of the metadata that tells the storage so."""
 BETWEEN_WORKERS = frozenset(model for ref in all_refs() for model in (ref.request, ref.reply))
 
 
@@ -26,7 +31,8 @@ class CompactJson(PydanticJSONPlainPayloadConverter):
         if not isinstance(value, BaseModel) or not _between_workers(value):
             return super().to_payload(value)
         data = value.model_dump_json(exclude_defaults=True).encode()
-        return Payload(metadata={"encoding": self.encoding.encode()}, data=data)
+        marks = {RECORD_MARK: b"1"} if type(value) in RECORDS else {}
+        return Payload(metadata={"encoding": self.encoding.encode(), **marks}, data=data)
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """Return what the JSON says, as ``type_hint``. Raises ValidationError."""

@@ -1,5 +1,6 @@
 """Payloads: everything is spelled out where others read it, and nothing is lost where only workers do."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -15,8 +16,10 @@ from schemas.contract import all_refs
 from schemas.effects import CallReceipt, CallStatus
 from schemas.messages import Note
 from schemas.state import AgentState, TaskInput
-from schemas.workspace import ChecksReply, Workspace, WorkspaceKind, WorkspaceLimits
+from schemas.workspace import ArchiveRequest, ChecksReply, Workspace, WorkspaceKind, WorkspaceLimits
+from stores.artifacts import ArtifactStore
 from stores.payloads import SurefootPayloadConverter
+from stores.temporal import data_converter
 from tests.support.scripted import blob_ref, spec
 
 AT = "2026-01-01T00:00:00+00:00"
@@ -64,6 +67,26 @@ def test_the_state_that_a_run_hands_over_is_short_and_whole() -> None:
     short = written(task)
     assert "paused_by" not in short["state"]
     assert read(short, TaskInput) == task
+
+
+def test_only_what_a_run_puts_down_of_itself_is_kept_outside_of_history_below_the_limit(
+    artifacts: ArtifactStore,
+) -> None:
+    """A client without our store reads every other payload of usual size: a state of some dozens of kB, say."""
+    converter = data_converter(artifacts)
+    long = "x" * 9000
+    record = ArchiveRequest(workflow_id="w", first_run_id="r", chunk=1, records_jsonl=long)
+
+    async def sent(value: Any) -> tuple[Payload, Any]:
+        (payload,) = await converter.encode([value])
+        (back,) = await converter.decode([payload], [type(value)])
+        return payload, back
+
+    payload, back = asyncio.run(sent(record))
+    assert (payload.ByteSize() < 1000, back) == (True, record)
+    state = rebuild(STATE, seen_ids=tuple(f"{number:09000}" for number in range(5)))
+    payload, back = asyncio.run(sent(state))
+    assert (json.loads(payload.data), back) == (state.model_dump(mode="json"), state)
 
 
 def test_a_default_is_told_apart_from_a_value_that_is_like_it() -> None:
