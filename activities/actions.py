@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from schemas.effects import EffectClass, EffectKind, EffectResult, EffectState, 
 from schemas.errors import SecretUnresolved
 from schemas.workspace import ActionReply, ActionRequest
 from stores.artifacts import ArtifactStore
-from stores.ledger import Ledger
+from stores.ledger import FRESH_SECONDS, Ledger
 
 MAX_SUMMARY_CHARACTERS = 500
 ONE_CALL = Spend(tool_calls=1)
@@ -53,8 +54,10 @@ class _Claim:
         # the note is what tells a reconciler that the tool may have acted, so it is written for every tool
         noted = json.dumps({"claimed": "yes", **(marker or {})})
         self.made = True
+        since = time.monotonic()  # the note is written only under a claim that holds
         await asyncio.to_thread(self._ledger.note, self._effect_id, self._fence, process=process, marker_json=noted)
-        await asyncio.to_thread(self._ledger.confirm, self._effect_id, self._fence)
+        if time.monotonic() - since > FRESH_SECONDS:
+            await asyncio.to_thread(self._ledger.confirm, self._effect_id, self._fence)
 
 
 class Actions:
@@ -71,36 +74,43 @@ class Actions:
         Raises Fenced where a later attempt has taken the effect over, EffectMismatch, LedgerUnavailable,
         StorageUnavailable.
         """
-        prepared = await self._prepare(request)
-        if isinstance(prepared, Observation):
-            count_action(prepared)
-            return await self._reply(request, prepared, Spend())
-        await asyncio.to_thread(self._artifacts.check_room)
-        opened = await asyncio.to_thread(self._ledger.open, prepared.intent)
+        begun = await asyncio.to_thread(self._begin, request, self._ledger.open)
+        if isinstance(begun, ActionReply):
+            return begun
+        prepared, opened = begun
         if opened.how is OpenedAs.NEW:
             return await self._act(prepared, opened.fence, root, stop)
-        return await self._come_back(prepared, opened, root)
+        return await asyncio.to_thread(self._come_back, prepared, opened, root)
 
     async def reconcile(self, request: ActionRequest, root: Path) -> ActionReply:
         """Find out what became of an action whose attempt died, and settle it; nothing is performed.
 
         What the attempt left running is ended first. Raises WorkspaceUnavailable where that fails.
         """
-        prepared = await self._prepare(request)
+        return await asyncio.to_thread(self._reconcile, request, root)
+
+    def _reconcile(self, request: ActionRequest, root: Path) -> ActionReply:
+        begun = self._begin(request, self._ledger.void)
+        return begun if isinstance(begun, ActionReply) else self._come_back(*begun, root)
+
+    def _begin(
+        self, request: ActionRequest, claim: Callable[[Intent], Opened]
+    ) -> tuple[_Prepared, Opened] | ActionReply:
+        """Claim the effect of a good request; answer a bad one."""
+        prepared = self._prepare(request)
         if isinstance(prepared, Observation):
             count_action(prepared)
-            return await self._reply(request, prepared, Spend())
-        await asyncio.to_thread(self._artifacts.check_room)  # what follows needs it: the outage ends here, or later
-        opened = await asyncio.to_thread(self._ledger.void, prepared.intent)
-        return await self._come_back(prepared, opened, root)
+            return self._reply(request, prepared, Spend())
+        self._artifacts.check_room()  # what follows needs it: the outage ends here, or later
+        return prepared, claim(prepared.intent)
 
-    async def _prepare(self, request: ActionRequest) -> _Prepared | Observation:
+    def _prepare(self, request: ActionRequest) -> _Prepared | Observation:
         action = request.action
         tool = TOOLS.get(action.tool)
         if tool is None or action.invalid:
             return _unperformed(request, ObservationStatus.INVALID, action.invalid or f"there is no tool {action.tool}")
         try:
-            arguments = parse_arguments(tool, await asyncio.to_thread(self._artifacts.get_text, action.arguments))
+            arguments = parse_arguments(tool, self._artifacts.get_text(action.arguments))
         except InvalidArguments as error:
             return _unperformed(request, ObservationStatus.INVALID, str(error))
         return _Prepared(request, tool, arguments, _intent(request, tool))
@@ -124,43 +134,46 @@ class Actions:
         except SecretUnresolved:  # before anything was done
             await asyncio.to_thread(self._ledger.release, request.key.effect_id, fence)
             raise
-        observation = await asyncio.to_thread(self._observation, request, result)
+        return await asyncio.to_thread(self._conclude, prepared, fence, result, claim.made)
+
+    def _conclude(self, prepared: _Prepared, fence: int, result: ToolResult, acted: bool) -> ActionReply:
+        observation = self._observation(prepared.request, result)
         stopped = observation.status in (ObservationStatus.INTERRUPTED, ObservationStatus.TIMED_OUT)
         state = EffectState.INTERRUPTED if stopped else EffectState.DONE
-        charged = ONE_CALL if claim.made or not stopped else Spend()
-        return await self._settle(prepared, fence, state, observation, charged)
+        charged = ONE_CALL if acted or not stopped else Spend()
+        return self._settle(prepared, fence, state, observation, charged)
 
-    async def _come_back(self, prepared: _Prepared, opened: Opened, root: Path) -> ActionReply:
+    def _come_back(self, prepared: _Prepared, opened: Opened, root: Path) -> ActionReply:
         """Answer for an effect that is not ours to perform."""
         request = prepared.request
         if opened.how is OpenedAs.OVER_LIMIT:
             summary = f"not performed: it would go beyond the limit of {opened.over}"
             refused = _unperformed(request, ObservationStatus.REFUSED, summary)
             count_action(refused)
-            return await self._reply(request, refused, Spend(), opened.over)
+            return self._reply(request, refused, Spend(), opened.over)
         if opened.result is not None:
-            return await self._reply(request, _recorded(request, opened.result), opened.result.charged)
-        ended = await asyncio.to_thread(end_guard, opened.process) if opened.process else False
-        status, summary, charged = await asyncio.to_thread(_find_out, prepared, opened, root, ended)
+            return self._reply(request, _recorded(request, opened.result), opened.result.charged)
+        ended = end_guard(opened.process) if opened.process else False
+        status, summary, charged = _find_out(prepared, opened, root, ended)
         state = {
             ObservationStatus.SUCCEEDED: EffectState.DONE,
             ObservationStatus.VOID: EffectState.VOID,
             ObservationStatus.UNKNOWN: EffectState.UNKNOWN,
         }[status]
-        return await self._settle(prepared, opened.fence, state, _observe(request, status, summary), charged)
+        return self._settle(prepared, opened.fence, state, _observe(request, status, summary), charged)
 
-    async def _settle(
+    def _settle(
         self, prepared: _Prepared, fence: int, state: EffectState, observation: Observation, charged: Spend
     ) -> ActionReply:
         result = EffectResult(state=state, charged=charged, outcome_json=observation.model_dump_json())
-        await asyncio.to_thread(self._ledger.close, prepared.request.key.effect_id, fence, result)
+        totals = self._ledger.close(prepared.request.key.effect_id, fence, result)
         count_action(observation)
-        return await self._reply(prepared.request, observation, charged)
+        return ActionReply(observation=observation, charged=charged, chain=totals.spend)
 
-    async def _reply(
+    def _reply(
         self, request: ActionRequest, observation: Observation, charged: Spend, over: str | None = None
     ) -> ActionReply:
-        totals = await asyncio.to_thread(self._ledger.totals, request.key.first_run_id)
+        totals = self._ledger.totals(request.key.first_run_id)
         return ActionReply(observation=observation, charged=charged, chain=totals.spend, over=over)
 
     def _observation(self, request: ActionRequest, result: ToolResult) -> Observation:
@@ -170,12 +183,13 @@ class Actions:
         excerpt = head_and_tail(text, MAX_EXCERPT_CHARACTERS)
         bare = _observe(request, result.status, mask(result.summary))
         headed = f"{headline(bare)}\n{excerpt}"
-        return rebuild(
-            bare,
-            exit_code=result.exit_code,
-            excerpt=self._artifacts.keep_text(headed) if excerpt else None,
-            output=self._artifacts.keep_text(text) if excerpt != text else None,
-        )
+        with self._artifacts.together(patient=True) as together:
+            return rebuild(
+                bare,
+                exit_code=result.exit_code,
+                excerpt=together.put_text(headed) if excerpt else None,
+                output=together.put_text(text) if excerpt != text else None,
+            )
 
 
 async def _execute(prepared: _Prepared, context: ToolContext) -> ToolResult:

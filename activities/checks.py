@@ -61,12 +61,12 @@ class Checks:
                 raise Stopped
             found = await self._find(check)
             detail = line_of(self._artifacts.secrets.mask(found.detail), MAX_DETAIL_CHARACTERS)
-            output = await asyncio.to_thread(self._keep, found.output)
+            output = await asyncio.to_thread(self._keep, found.output) if found.output else None
             results.append(CheckResult(id=identity, met=found.met, detail=detail, output=output))
         return tuple(results)
 
-    def _keep(self, output: str) -> TextRef | None:
-        return self._artifacts.put_text(head_and_tail(output, MAX_OUTPUT_CHARACTERS)) if output else None
+    def _keep(self, output: str) -> TextRef:
+        return self._artifacts.put_text(head_and_tail(output, MAX_OUTPUT_CHARACTERS))
 
     async def _find(self, check: Check) -> Found:
         try:

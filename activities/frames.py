@@ -26,6 +26,11 @@ MAX_DIFFERENCE_LINES = 4000  # the comparison is quadratic in the worst case: 3 
 
 def take_frame(root: Path, artifacts: ArtifactStore, request: SnapshotRequest, stopped: Callable[[], bool]) -> Frame:
     """Look at the workspace and describe it. Blocks; raises Stopped and ArtifactMissing."""
+    with artifacts.together() as together:
+        return _frame(root, together, request, stopped)
+
+
+def _frame(root: Path, artifacts: ArtifactStore, request: SnapshotRequest, stopped: Callable[[], bool]) -> Frame:
     before = None if request.before is None else load_manifest(request.before.manifest, artifacts)
     now = scan(root, artifacts, before, stopped)
     difference = "" if before is None else describe_difference(before, now, artifacts, MAX_DIFFERENCE_CHARACTERS)

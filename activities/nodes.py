@@ -98,14 +98,15 @@ class ModelNodes:
         answer = read_reply(answered.text, answered.receipt.finish_reason, PlanAnswer)
         if isinstance(answer, ReplyProblem):
             return PlanReply(receipt=answered.receipt, problem=answer)
-        steps = tuple(
-            StepDraft(
-                title=step.title,
-                instruction=self._artifacts.put_text(step.instruction),
-                requirements=tuple(dict.fromkeys(name[:MAX_REQUIREMENT_ID] for name in step.requirements)),
+        with self._artifacts.together() as artifacts:
+            steps = tuple(
+                StepDraft(
+                    title=step.title,
+                    instruction=artifacts.put_text(step.instruction),
+                    requirements=tuple(dict.fromkeys(name[:MAX_REQUIREMENT_ID] for name in step.requirements)),
+                )
+                for step in answer.steps
             )
-            for step in answer.steps
-        )
         return PlanReply(receipt=answered.receipt, plan=PlanDraft(why=answer.why, steps=steps))
 
     def _actions(self, request: ModelRequest, answered: Answered) -> ActionsReply:
@@ -115,23 +116,13 @@ class ModelNodes:
         if isinstance(answer, ReplyProblem):
             return ActionsReply(receipt=answered.receipt, problem=answer)
         kept = answer.actions[: request.max_actions]
+        with self._artifacts.together() as artifacts:
+            actions = tuple(_proposed(action, request.tools, artifacts) for action in kept)
         return ActionsReply(
             receipt=answered.receipt,
             thought=answer.thought,
-            actions=tuple(self._proposed(action, request.tools) for action in kept),
+            actions=actions,
             more=answer.more or len(kept) < len(answer.actions),
-        )
-
-    def _proposed(self, action: ActionAnswer, allowed: Sequence[str]) -> ProposedAction:
-        arguments = json.dumps(action.arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        checked = check_action(action.tool, arguments, tuple(allowed))
-        return ProposedAction(
-            tool=action.tool,
-            arguments=self._artifacts.put_text(arguments),
-            preview=clip(checked.preview, 240),
-            effect_class=checked.effect_class,
-            irreversible=checked.irreversible,
-            invalid=None if checked.invalid is None else clip(checked.invalid),
         )
 
     def _text(self, answered: Answered) -> TextReply:
@@ -140,6 +131,19 @@ class ModelNodes:
             return TextReply(receipt=answered.receipt)
         line = clip(" ".join(text.split()))
         return TextReply(receipt=answered.receipt, text=self._artifacts.put_text(text), line=line)
+
+
+def _proposed(action: ActionAnswer, allowed: Sequence[str], artifacts: ArtifactStore) -> ProposedAction:
+    arguments = json.dumps(action.arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    checked = check_action(action.tool, arguments, tuple(allowed))
+    return ProposedAction(
+        tool=action.tool,
+        arguments=artifacts.put_text(arguments),
+        preview=clip(checked.preview, 240),
+        effect_class=checked.effect_class,
+        irreversible=checked.irreversible,
+        invalid=None if checked.invalid is None else clip(checked.invalid),
+    )
 
 
 def _verdict(answered: Answered) -> VerdictReply:

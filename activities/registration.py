@@ -82,9 +82,9 @@ async def _heartbeats(wanted: bool) -> AsyncIterator[None]:
     """Heartbeat from the event loop: a blocked loop stops them, and then the attempt really is stuck."""
 
     async def beat() -> None:
-        while True:
-            activity.heartbeat()
+        while True:  # an attempt counts from its start: one that is over sooner needs no heartbeat
             await asyncio.sleep(HEARTBEAT_EVERY_SECONDS)
+            activity.heartbeat()
 
     task = asyncio.create_task(beat()) if wanted else None
     try:

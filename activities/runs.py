@@ -10,6 +10,7 @@ from schemas.calls import PromptRef
 from schemas.digest import sha256_text
 from schemas.models import Node
 from schemas.state import AgentState
+from schemas.texts import TextRef
 from schemas.workspace import (
     ArchiveReply,
     ArchiveRequest,
@@ -63,7 +64,10 @@ class RunActivities:
         return await asyncio.to_thread(self._record, request)
 
     def _open(self, request: OpenRunRequest) -> OpenRunReply:
-        put = self._artifacts.put_text
+        with self._artifacts.together() as together:
+            return self._opened(request, together.put_text)
+
+    def _opened(self, request: OpenRunRequest, put: Callable[[str], TextRef]) -> OpenRunReply:
         prompts = tuple(
             PromptRef(node=node, version=sha256_text(text)[:VERSION_DIGITS], template=put(text))
             for node, text in self._templates.items()

@@ -1,12 +1,13 @@
 """The state of a task: everything that is remembered, in one model."""
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated
 
 from pydantic import Field
 
 from schemas.actions import Observation
-from schemas.base import Count, Frozen, Line
+from schemas.base import Count, Frozen, Line, json_bytes
 from schemas.budget import Spend
 from schemas.calls import PromptRef, Verdict
 from schemas.checks import CheckResult, RequirementState
@@ -133,6 +134,12 @@ class Event(Frozen):
     """What it speaks of."""
     plan: PlanVersion | None = None
     """The version as it was written, where one was; without the done steps that it carried."""
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """About how long the event is in JSON: what may be long of it is counted. Asked for again before every call."""
+        plan = len(self.plan.model_dump_json().encode()) if self.plan else 0
+        return json_bytes(self.text) + sum(map(json_bytes, self.refs.values())) + plan
 
 
 class Frames(Frozen):

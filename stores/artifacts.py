@@ -1,15 +1,17 @@
 """The artifact store: texts and blobs on disk under their SHA-256."""
 
+import contextlib
 import hashlib
 import os
 import re
 import secrets
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from schemas.errors import ArtifactMissing, PayloadTooLarge, StorageUnavailable
 from schemas.texts import BlobRef, TextRef, estimate_tokens
-from stores.files import check_room, write_atomically
+from stores.files import check_room, write_all_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
@@ -39,7 +41,7 @@ class ArtifactStore:
     ) -> None:
         """Use the folder ``root``, which is made when something is put; refuse artifacts of more than ``max_bytes``.
 
-        ``patience_seconds`` is how long ``keep_text`` waits for a disk.
+        ``patience_seconds`` is how long ``together(patient=True)`` waits for a disk.
         """
         self.root = root
         self.secrets = secrets or Secrets()
@@ -59,20 +61,6 @@ class ArtifactStore:
         blob = self.put_bytes(data)
         return TextRef(sha256=blob.sha256, size_bytes=blob.size_bytes, tokens=estimate_tokens(data.decode()))
 
-    def keep_text(self, text: str) -> TextRef:
-        """Store what was paid for or done and cannot be had again: like ``put_text``, but a full disk is waited for.
-
-        Raises PayloadTooLarge; StorageUnavailable once the patience is over.
-        """
-        deadline = time.monotonic() + self._patience_seconds
-        while True:
-            try:
-                return self.put_text(text)
-            except StorageUnavailable:
-                if time.monotonic() + RETRY_SECONDS > deadline:
-                    raise
-            time.sleep(RETRY_SECONDS)
-
     def check_room(self) -> None:
         """Raise StorageUnavailable where a result could not be kept now: what makes it should not begin."""
         check_room(self.root, ROOM_BYTES)
@@ -82,10 +70,36 @@ class ArtifactStore:
         if len(data) > self._max_bytes:
             raise PayloadTooLarge(f"an artifact of {len(data):,} bytes is more than {self._max_bytes:,}")
         ref = BlobRef(sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
-        path = self.path(ref.sha256)
-        if not (_holds(path, data) and _made_young(path)):
-            write_atomically(path, data)
+        self._keep(ref.sha256, data)
         return ref
+
+    @contextlib.contextmanager
+    def together(self, *, patient: bool = False) -> Iterator["ArtifactStore"]:
+        """Give a store that puts all its artifacts at once when the block ends, which the disk takes in far less time.
+
+        Until then only it can read them. Where the block raises nothing is put. For one thread. ``patient`` is for what
+        was paid for or done and cannot be had again: a full disk is waited for, and StorageUnavailable raised only once
+        the patience is over.
+        """
+        later = _Later(self.root, self._max_bytes, self.secrets)
+        yield later
+        deadline = time.monotonic() + (self._patience_seconds if patient else 0.0)
+        while True:
+            try:
+                return self._write(later.held)
+            except StorageUnavailable:
+                if time.monotonic() + RETRY_SECONDS > deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
+
+    def _keep(self, sha256: str, data: bytes) -> None:
+        self._write({sha256: data})
+
+    def _write(self, contents: Mapping[str, bytes]) -> None:
+        files = {self.path(sha256): data for sha256, data in contents.items()}
+        missing = {path: data for path, data in files.items() if not (_holds(path, data) and _made_young(path))}
+        if missing:
+            write_all_atomically(missing)
 
     def get_text(self, ref: TextRef) -> str:
         """Return the text. Raises ArtifactMissing, also where the file is damaged."""
@@ -125,6 +139,21 @@ class ArtifactStore:
             return 0
         aside.unlink(missing_ok=True)
         return found.st_size
+
+
+class _Later(ArtifactStore):
+    """A store that holds what is put until it is written: see ``ArtifactStore.together``."""
+
+    def __init__(self, root: Path, max_bytes: int, secrets: Secrets) -> None:
+        super().__init__(root, max_bytes, secrets)
+        self.held: dict[str, bytes] = {}
+
+    def get_bytes(self, ref: BlobRef | TextRef) -> bytes:
+        held = self.held.get(ref.sha256)
+        return super().get_bytes(ref) if held is None else held
+
+    def _keep(self, sha256: str, data: bytes) -> None:
+        self.held[sha256] = data
 
 
 def _made_young(path: Path) -> bool:

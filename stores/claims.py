@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, func, select, update
 
 from schemas.budget import Reservation, Spend
 from schemas.effects import (
@@ -23,6 +23,18 @@ from stores.tables import EFFECTS
 
 _E = EFFECTS.c
 
+# built once: building a statement costs as much as running it. What an update writes are the names of its parameters
+_ITS_ID, _ITS_FENCE = "its_id", "its_fence"
+_ROW = select(EFFECTS).where(_E.effect_id == bindparam(_ITS_ID))
+_ROW_OF_CLAIM = _ROW.where(_E.fence == bindparam(_ITS_FENCE))
+_ROW_OF_OPEN_CLAIM = _ROW_OF_CLAIM.where(_E.state == EffectState.INTENT.value)
+_UPDATE = update(EFFECTS).where(_E.effect_id == bindparam(_ITS_ID))
+_INSERT = EFFECTS.insert()
+_LOCK = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam(_ITS_ID), 0)))
+_LOCK_OF_EFFECT = select(func.pg_advisory_xact_lock(func.hashtextextended(_E.first_run_id, 0))).where(
+    _E.effect_id == bindparam(_ITS_ID)
+)
+
 
 def lock_chain(connection: Connection, first_run_id: str) -> None:
     """Let no other transaction write to this chain until this one ends.
@@ -30,19 +42,18 @@ def lock_chain(connection: Connection, first_run_id: str) -> None:
     Everything that is decided by what a chain has spent is decided under this lock. SQLite has one writer anyway.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(first_run_id, 0))))
+        connection.execute(_LOCK, {_ITS_ID: first_run_id})
 
 
 def lock_chain_of(connection: Connection, effect_id: str) -> None:
     """Likewise for the chain of an effect that has a row; nothing where it has none."""
     if connection.dialect.name == "postgresql":
-        lock = func.pg_advisory_xact_lock(func.hashtextextended(_E.first_run_id, 0))
-        connection.execute(select(lock).where(_E.effect_id == effect_id))
+        connection.execute(_LOCK_OF_EFFECT, {_ITS_ID: effect_id})
 
 
 def find(connection: Connection, intent: Intent) -> Row[Any] | None:
     """Return the effect's row, or None. Raises EffectMismatch where it was recorded for another request."""
-    row = connection.execute(select(EFFECTS).where(_E.effect_id == intent.key.effect_id)).first()
+    row = connection.execute(_ROW, {_ITS_ID: intent.key.effect_id}).first()
     if row is not None and row.digest != intent.digest:
         raise EffectMismatch(row.effect_id, row.digest, intent.digest)
     return row
@@ -52,7 +63,7 @@ def pick_up(connection: Connection, row: Row[Any]) -> Opened:
     """Return the result of a settled effect, or take over the claim that an earlier attempt left open."""
     if row.state == EffectState.INTENT:
         fence = row.fence + 1
-        connection.execute(update(EFFECTS).where(_E.effect_id == row.effect_id).values(fence=fence))
+        _update(connection, row.effect_id, fence=fence)
         return Opened(how=OpenedAs.DANGLING, fence=fence, process=process_of(row), marker_json=row.marker_json)
     result = EffectResult(state=EffectState(row.state), charged=spend_of(row), outcome_json=row.outcome_json)
     return Opened(how=OpenedAs.SETTLED, fence=row.fence, result=result)
@@ -74,7 +85,7 @@ def claim(connection: Connection, intent: Intent, released: Row[Any] | None, sta
     }
     move(connection, intent.key.first_run_id, None if released is None else released._mapping, values)
     if released is not None:
-        connection.execute(update(EFFECTS).where(_E.effect_id == released.effect_id).values(**values))
+        _update(connection, released.effect_id, **values)
         return fence
     identity = {
         **intent.key.model_dump(),
@@ -84,52 +95,58 @@ def claim(connection: Connection, intent: Intent, released: Row[Any] | None, sta
         "digest": intent.digest,
     }
     history = {"outcome_json": "{}", "late_json": "[]", "created_at": clock()}
-    connection.execute(EFFECTS.insert(), {**identity, **values, **history})
+    connection.execute(_INSERT, {**identity, **values, **history})
     return fence
 
 
-def claim_holds(effect_id: str, fence: int) -> tuple[ColumnElement[bool], ...]:
-    """Return the condition that this claim is the effect's latest and that the effect has no result."""
-    return (_E.effect_id == effect_id, _E.fence == fence, _E.state == EffectState.INTENT.value)
+def of_open_claim(connection: Connection, effect_id: str, fence: int) -> Row[Any] | None:
+    """Return the effect's row if this claim is its latest and it has no result, None where the claim is lost."""
+    return connection.execute(_ROW_OF_OPEN_CLAIM, {_ITS_ID: effect_id, _ITS_FENCE: fence}).first()
 
 
-def compare_and_set(connection: Connection, effect_id: str, fence: int, values: dict[str, Any]) -> bool:
-    """Write ``values`` if the claim still holds, and return whether it does."""
-    row = connection.execute(select(EFFECTS).where(*claim_holds(effect_id, fence))).first()
+def compare_and_set(connection: Connection, effect_id: str, fence: int, values: dict[str, Any]) -> str | None:
+    """Write ``values`` if the claim still holds, and return the effect's chain; None where the claim is lost."""
+    row = of_open_claim(connection, effect_id, fence)
     if row is None:
-        return False
+        return None
     # naming the fence keeps an update without other values a valid one
-    connection.execute(update(EFFECTS).where(_E.effect_id == effect_id).values(fence=fence, **values))
+    _update(connection, effect_id, fence=fence, **values)
     if "state" in values:
         move(connection, row.first_run_id, row._mapping, {**row._mapping, **values})
-    return True
+    return str(row.first_run_id)
 
 
-def is_settled_as(connection: Connection, effect_id: str, fence: int, result: EffectResult) -> bool:
-    """Whether this very result of this claim stands in the row: the answer to a commit whose answer was lost."""
-    row = connection.execute(select(EFFECTS).where(_E.effect_id == effect_id, _E.fence == fence)).first()
-    return (
-        row is not None
-        and (row.state, row.outcome_json) == (result.state.value, result.outcome_json)
-        and spend_of(row) == result.charged
-    )
+def settled_as(connection: Connection, effect_id: str, fence: int, result: EffectResult) -> str | None:
+    """Return the effect's chain if this very result of this claim stands in the row, None for any other.
+
+    That is the answer to a commit whose answer was lost.
+    """
+    row = connection.execute(_ROW_OF_CLAIM, {_ITS_ID: effect_id, _ITS_FENCE: fence}).first()
+    if row is None or spend_of(row) != result.charged:
+        return None
+    same = (row.state, row.outcome_json) == (result.state.value, result.outcome_json)
+    return str(row.first_run_id) if same else None
 
 
 def record_late(connection: Connection, effect_id: str, fence: int, result: EffectResult) -> None:
     """Keep a result that came too late beside the one that counts."""
-    row = connection.execute(select(_E.late_json).where(_E.effect_id == effect_id)).first()
+    row = connection.execute(_ROW, {_ITS_ID: effect_id}).first()
     if row is not None:
         late = {"fence": fence, "at": clock(), "result": result.model_dump(mode="json")}
         text = json.dumps([*json.loads(row.late_json), late])
-        connection.execute(update(EFFECTS).where(_E.effect_id == effect_id).values(late_json=text))
+        _update(connection, effect_id, late_json=text)
 
 
 def fenced(connection: Connection, effect_id: str, fence: int) -> Fenced:
     """Return the error of a claim that does not hold, saying why."""
-    row = connection.execute(select(_E.state, _E.fence).where(_E.effect_id == effect_id)).first()
+    row = connection.execute(_ROW, {_ITS_ID: effect_id}).first()
     if row is None:
         return Fenced(f"effect {effect_id} was never claimed")
     return Fenced(f"claim {fence} on effect {effect_id} is lost: it is {row.state} under claim {row.fence}")
+
+
+def _update(connection: Connection, effect_id: str, **values: Any) -> None:
+    connection.execute(_UPDATE, {_ITS_ID: effect_id, **values})
 
 
 def reserved_spend(intent: Intent) -> Spend:

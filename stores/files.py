@@ -6,8 +6,9 @@ import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from schemas.errors import StorageUnavailable
 
@@ -35,9 +36,21 @@ def write_atomically(path: Path, data: bytes) -> None:
 
     Raises StorageUnavailable where the disk is full or read-only; what was there is then still there.
     """
-    with _typed(path), _written_beside(path, data) as temporary:
-        temporary.replace(path)
-        _sync_folder(path.parent)
+    write_all_atomically({path: data})
+
+
+def write_all_atomically(files: Mapping[Path, bytes]) -> None:
+    """Write several files as ``write_atomically`` does, each of them whole or not at all, and all when this returns.
+
+    All are written before the first is synced: a disk that is told once for all has far less to do.
+    """
+    with _written_beside(files) as temporaries:
+        for path, temporary in temporaries.items():
+            with _typed(path):
+                temporary.replace(path)
+        for folder in {path.parent for path in files}:
+            with _typed(folder):
+                _sync_folder(folder)
 
 
 def write_once(path: Path, data: bytes) -> bool:
@@ -45,9 +58,9 @@ def write_once(path: Path, data: bytes) -> bool:
 
     Of several processes exactly one gets True. Raises StorageUnavailable.
     """
-    with _typed(path), _written_beside(path, data) as temporary:
+    with _typed(path), _written_beside({path: data}) as temporaries:
         try:
-            path.hardlink_to(temporary)
+            path.hardlink_to(temporaries[path])
         except FileExistsError:
             return False
         _sync_folder(path.parent)
@@ -88,18 +101,26 @@ def _typed(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
-    """Give a synced temporary file in the same folder, and remove it if its name is still there afterwards."""
-    _make_folder(path.parent)
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+def _written_beside(files: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
+    """Give a synced temporary file for each path, in its folder, and remove those whose names are there afterwards."""
+    temporaries: dict[Path, Path] = {}
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
+        with contextlib.ExitStack() as stack:  # held open until synced: a failed write is told to who has it open
+            opened: dict[Path, BinaryIO] = {}
+            for path, data in files.items():
+                with _typed(path):
+                    _make_folder(path.parent)
+                    temporaries[path] = path.with_name(f".{secrets.token_hex(8)}.tmp")
+                    opened[path] = stack.enter_context(temporaries[path].open("xb"))
+                    opened[path].write(data)
+                    opened[path].flush()
+            for path, file in opened.items():
+                with _typed(path):
+                    os.fsync(file.fileno())
+        yield temporaries
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)
 
 
 def _make_folder(folder: Path) -> None:

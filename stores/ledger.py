@@ -33,6 +33,8 @@ RESULT_PATIENCE_SECONDS = 40.0
 With the patience of the artifact store they fit into what an activity has beyond its request's own time-out.
 """
 
+FRESH_SECONDS = 0.25
+"""Who acts later than this after the claim was made or noted makes sure of it again: see ``Ledger.confirm``."""
 ROWS_AT_ONCE = 500
 
 
@@ -108,17 +110,19 @@ class Ledger:
         self._write(effect_id, fence, noted)
 
     def confirm(self, effect_id: str, fence: int) -> None:
-        """Make sure, immediately before acting, that the claim still holds. Raises Fenced."""
-        held = select(EFFECTS.c.effect_id).where(*claims.claim_holds(effect_id, fence))
+        """Make sure that the claim still holds, where time has passed since it was made or noted. Raises Fenced."""
 
         def work(connection: Connection) -> None:
-            if not connection.execute(held).first():
+            if claims.of_open_claim(connection, effect_id, fence) is None:
                 raise claims.fenced(connection, effect_id, fence)
 
         self._transactions.read(work, self._patience)
 
-    def close(self, effect_id: str, fence: int, result: EffectResult) -> None:
-        """Write the result, once. Raises Fenced where the claim is lost; the result is then kept as late."""
+    def close(self, effect_id: str, fence: int, result: EffectResult) -> LedgerTotals:
+        """Write the result, once, and return the chain's sums with it.
+
+        Raises Fenced where the claim is lost; the result is then kept as late.
+        """
         if result.state not in SETTLED:
             raise ValueError(f"{result.state} does not end an effect")
         settled = {
@@ -129,20 +133,22 @@ class Ledger:
         }
         tries = 0
 
-        def work(connection: Connection) -> Fenced | None:
+        def work(connection: Connection) -> LedgerTotals | Fenced:
             nonlocal tries
             tries += 1
             claims.lock_chain_of(connection, effect_id)
-            if claims.compare_and_set(connection, effect_id, fence, settled):
-                return None
-            if tries > 1 and claims.is_settled_as(connection, effect_id, fence, result):
-                return None  # the commit of the try before was kept, and its answer lost
+            chain = claims.compare_and_set(connection, effect_id, fence, settled)
+            if chain is None and tries > 1:  # the commit of the try before may be kept, and its answer lost
+                chain = claims.settled_as(connection, effect_id, fence, result)
+            if chain is not None:
+                return sums.totals(connection, chain)
             claims.record_late(connection, effect_id, fence, result)
             return claims.fenced(connection, effect_id, fence)
 
-        problem = self._transactions.write(work, self._result_patience, repeatable=True)
-        if problem:  # outside of the transaction, which has to keep the late result
-            raise problem
+        ended = self._transactions.write(work, self._result_patience, repeatable=True)
+        if isinstance(ended, Fenced):  # outside of the transaction, which has to keep the late result
+            raise ended
+        return ended
 
     def release(self, effect_id: str, fence: int) -> None:
         """Give the claim and its reservation back: provably nothing happened and nothing was billed. Raises Fenced."""
@@ -229,7 +235,7 @@ class Ledger:
     def _write(self, effect_id: str, fence: int, values: dict[str, Any]) -> None:
         def work(connection: Connection) -> None:
             claims.lock_chain_of(connection, effect_id)
-            if not claims.compare_and_set(connection, effect_id, fence, values):
+            if claims.compare_and_set(connection, effect_id, fence, values) is None:
                 raise claims.fenced(connection, effect_id, fence)
 
         # a note may be written twice; a claim that was given back is not given back again

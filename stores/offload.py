@@ -21,6 +21,7 @@ from temporalio.converter import (
     StorageDriver,
     StorageDriverClaim,
     StorageDriverRetrieveContext,
+    StorageDriverSelectContext,
     StorageDriverStoreContext,
 )
 from temporalio.exceptions import ApplicationError
@@ -29,8 +30,11 @@ from schemas.errors import ArtifactMissing, PayloadTooLarge
 from schemas.texts import BlobRef
 from stores.artifacts import ArtifactStore
 from stores.files import write_once
+from stores.payloads import RECORD_MARK
 
 THRESHOLD_BYTES = 256 * 1000
+RECORD_BYTES = 4 * 1000
+"""From here on a run's own record is kept outside of its history."""
 REFUSED = Payload(metadata={"encoding": b"surefoot/refused-claim"})
 """Stands for a claim that is not ours; no converter knows its encoding."""
 
@@ -96,6 +100,16 @@ def signing_key(root: Path) -> bytes:
             raise ArtifactMissing(f"no artifact store in {root}")
         write_once(path, secrets.token_bytes(32))
     return path.read_bytes()
+
+
+def artifact_storage(artifacts: ArtifactStore) -> "SignedStorage":
+    """Return the storage that keeps big payloads, and what a run puts down of itself, in ``artifacts``."""
+    driver = ArtifactDriver(artifacts)
+
+    def choose(_: StorageDriverSelectContext, payload: Payload) -> StorageDriver | None:
+        return driver if RECORD_MARK in payload.metadata or payload.ByteSize() >= THRESHOLD_BYTES else None
+
+    return SignedStorage(drivers=[driver], driver_selector=choose, payload_size_threshold=RECORD_BYTES)
 
 
 class SignedConverter(DataConverter):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from schemas.budget import Spend, add
@@ -26,6 +26,8 @@ _COUNT = {
     "sqlite": _counting(sqlite.insert(CHAIN_SUMS)),
     "postgresql": _counting(postgresql.insert(CHAIN_SUMS)),
 }
+_CHAIN = "chain"
+_TOTALS = select(CHAIN_SUMS).where(CHAIN_SUMS.c.first_run_id == bindparam(_CHAIN))
 
 
 def spend_of(row: Row[Any]) -> Spend:
@@ -43,8 +45,7 @@ def move(connection: Connection, first_run_id: str, before: Mapping[Any, Any] | 
 
 def totals(connection: Connection, first_run_id: str) -> LedgerTotals:
     """Return the chain's figures; zero for a chain without effects."""
-    query = select(CHAIN_SUMS).where(CHAIN_SUMS.c.first_run_id == first_run_id)
-    by_state = {EffectState(row.state): row for row in connection.execute(query)}
+    by_state = {EffectState(row.state): row for row in connection.execute(_TOTALS, {_CHAIN: first_run_id})}
     settled = Spend()
     for state, row in by_state.items():
         if state is not EffectState.INTENT:

@@ -10,7 +10,6 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
-from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import (
     DataConverter,
     DefaultFailureConverterWithEncodedAttributes,
@@ -24,7 +23,8 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from schemas.contract import SearchAttribute
 from stores.artifacts import ArtifactStore
-from stores.offload import THRESHOLD_BYTES, ArtifactDriver, SignedConverter, SignedStorage
+from stores.offload import SignedConverter, artifact_storage
+from stores.payloads import SurefootPayloadConverter
 from stores.running import SERVER_FILE, ServerRecord, read_record
 from stores.settings import Settings
 from stores.tracing import Mask, start_tracing, tracing_plugins
@@ -61,8 +61,9 @@ def data_converter(artifacts: ArtifactStore, codec: PayloadCodec | None = None) 
 
     With a codec the texts of failures are encoded too; they would stay readable beside encrypted payloads.
     """
-    storage = SignedStorage(drivers=[ArtifactDriver(artifacts)], payload_size_threshold=THRESHOLD_BYTES)
-    converter = SignedConverter(payload_converter_class=PydanticPayloadConverter, external_storage=storage)
+    converter = SignedConverter(
+        payload_converter_class=SurefootPayloadConverter, external_storage=artifact_storage(artifacts)
+    )
     if codec is None:
         return converter
     return dataclasses.replace(

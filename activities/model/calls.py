@@ -1,8 +1,10 @@
 """One model call as an effect: claimed in the ledger, sent once, settled with what it cost."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from activities.model.port import AmbiguousCall, Completion, CompletionReply, Gateway, Gateways
@@ -17,7 +19,7 @@ from schemas.errors import SurefootError
 from schemas.pricing import Usage, cost_microusd
 from schemas.sizing import rendered_tokens
 from stores.artifacts import ArtifactStore
-from stores.ledger import Ledger
+from stores.ledger import FRESH_SECONDS, Ledger
 
 MAX_RAW_CHARACTERS = 5_000_000
 CUT = "length"  # a reply beyond it is treated as the provider's own truncation
@@ -33,6 +35,19 @@ class Answered:
     """None where no reply came."""
     evidence: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Texts of the prompt that may be cited, by label."""
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A request that is claimed, or one that must not be sent."""
+
+    completion: Completion
+    prompt: Prompt
+    settle: Callable[[], Answered] | None
+    """What answers without sending; None where the claim is new."""
+    fence: int = 0
+    since: float = 0.0
+    """Monotonic clock, immediately before the claim was made."""
 
 
 class ModelCalls:
@@ -70,53 +85,53 @@ class ModelCalls:
         build: Callable[[Answered], Built],
         stop: asyncio.Event,
     ) -> Built:
-        prompt = await asyncio.to_thread(self._render, request)
-        answered = await self._answered(request, prompt, schema, stop)
-        return await asyncio.to_thread(self._build, request, answered, prompt, build)
-
-    def _build(
-        self, request: ModelRequest, answered: Answered, prompt: Prompt, build: Callable[[Answered], Built]
-    ) -> Built:
-        chain = self._ledger.totals(request.key.first_run_id).spend
-        return build(Answered(rebuild(answered.receipt, chain=chain), answered.text, prompt.evidence))
-
-    async def _answered(
-        self, request: ModelRequest, prompt: Prompt, schema: Mapping[str, Any] | None, stop: asyncio.Event
-    ) -> Answered:
         gateway = self._gateways.of(request.choice)
+        begun = await asyncio.to_thread(self._begin, request, schema)
+        settle = begun.settle or await self._send(request, begun, gateway, stop)
+        return await asyncio.to_thread(lambda: build(replace(settle(), evidence=begun.prompt.evidence)))
+
+    def _begin(self, request: ModelRequest, schema: Mapping[str, Any] | None) -> _Begun:
+        """Render and claim: the claim comes last, so that nothing lies between it and the request."""
+        prompt = self._render(request)
+        completion = _completion(request, prompt, schema)
         needed = rendered_tokens(prompt.system, prompt.user, schema)
         if needed > request.reservation.input_tokens:
-            return _unsent(request, CallStatus.NEEDS_MORE, "the prompt is larger than what was reserved", needed)
-        await asyncio.to_thread(self._artifacts.check_room)
-        opened = await asyncio.to_thread(self._ledger.open, _intent(request))
+            detail = "the prompt is larger than what was reserved"
+            return _Begun(completion, prompt, partial(self._unsent, request, CallStatus.NEEDS_MORE, detail, needed))
+        self._artifacts.check_room()
+        intent, since = _intent(request), time.monotonic()
+        opened = self._ledger.open(intent)
+        settle: Callable[[], Answered] | None = None
         if opened.how is OpenedAs.SETTLED:
-            return await asyncio.to_thread(self._recorded, opened)
-        if opened.how is OpenedAs.OVER_LIMIT:
-            return _unsent(request, CallStatus.OVER_LIMIT, opened.over or "")
-        if opened.how is OpenedAs.DANGLING:
+            settle = partial(self._recorded, request, opened)
+        elif opened.how is OpenedAs.OVER_LIMIT:
+            settle = partial(self._unsent, request, CallStatus.OVER_LIMIT, opened.over or "")
+        elif opened.how is OpenedAs.DANGLING:
             detail = "an earlier attempt may have sent this request, and left no answer"
-            return await asyncio.to_thread(self._close_unanswered, request, opened.fence, CallStatus.LOST, detail)
-        if stop.is_set():
-            await asyncio.to_thread(self._ledger.release, request.key.effect_id, opened.fence)
-            raise asyncio.CancelledError
-        return await self._send(request, _completion(request, prompt, schema), gateway, opened.fence, stop)
+            settle = partial(self._close_unanswered, request, opened.fence, CallStatus.LOST, detail)
+        return _Begun(completion, prompt, settle, opened.fence, since)
 
     async def _send(
-        self, request: ModelRequest, completion: Completion, gateway: Gateway, fence: int, stop: asyncio.Event
-    ) -> Answered:
-        await asyncio.to_thread(self._ledger.confirm, completion.effect_id, fence)
+        self, request: ModelRequest, begun: _Begun, gateway: Gateway, stop: asyncio.Event
+    ) -> Callable[[], Answered]:
+        """Send what was claimed, and return what settles it."""
+        completion, fence = begun.completion, begun.fence
+        if stop.is_set():
+            await asyncio.to_thread(self._ledger.release, completion.effect_id, fence)
+            raise asyncio.CancelledError
+        if time.monotonic() - begun.since > FRESH_SECONDS:
+            await asyncio.to_thread(self._ledger.confirm, completion.effect_id, fence)
         try:
             with chat(request, completion) as call:
                 reply = await _unless_stopped(gateway, completion, stop)
                 call.answered(reply)
         except AmbiguousCall as ambiguous:
-            status, detail = CallStatus.AMBIGUOUS, self._mask(str(ambiguous))
-            return await asyncio.to_thread(self._close_unanswered, request, fence, status, detail)
+            return partial(self._close_unanswered, request, fence, CallStatus.AMBIGUOUS, self._mask(str(ambiguous)))
         except SurefootError as refused:
             count_refused_call(request, refused)
             await asyncio.to_thread(self._ledger.release, completion.effect_id, fence)
             raise
-        return await asyncio.to_thread(self._close, request, fence, reply)
+        return partial(self._close, request, fence, reply)
 
     def _render(self, request: ModelRequest) -> Prompt:
         template = self._artifacts.get_text(request.prompt.template)
@@ -137,6 +152,9 @@ class ModelCalls:
         if usage is not None:
             money = cost_microusd(usage, price) if price else 0
             charged = Spend(microusd=money, tokens=usage.input_tokens + usage.output_tokens, model_calls=1)
+        with self._artifacts.together(patient=True) as artifacts:
+            raw = artifacts.put_text(text) if text else None
+            thought = artifacts.put_text(reasoning) if reasoning else None
         receipt = CallReceipt(
             effect_id=request.key.effect_id,
             status=CallStatus.ANSWERED,
@@ -145,8 +163,8 @@ class ModelCalls:
             usage_known=usage is not None,
             charged=charged,
             finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(self._mask(reply.finish_reason), 60),
-            raw=self._artifacts.keep_text(text) if text else None,
-            reasoning=self._artifacts.keep_text(reasoning) if reasoning else None,
+            raw=raw,
+            reasoning=thought,
         )
         state = EffectState.AMBIGUOUS if usage is None else EffectState.DONE
         return self._settled(request, fence, state, receipt, text)
@@ -166,13 +184,23 @@ class ModelCalls:
     ) -> Answered:
         outcome = receipt.model_dump_json(exclude={"chain"})
         result = EffectResult(state=state, charged=receipt.charged, outcome_json=outcome)
-        self._ledger.close(request.key.effect_id, fence, result)
+        chain = self._ledger.close(request.key.effect_id, fence, result).spend
         count_call(request, receipt)
-        return Answered(receipt, text)
+        return Answered(rebuild(receipt, chain=chain), text)
 
-    def _recorded(self, opened: Opened) -> Answered:
+    def _unsent(self, request: ModelRequest, status: CallStatus, detail: str, needed: int = 0) -> Answered:
+        chain = self._ledger.totals(request.key.first_run_id).spend
+        effect_id = request.key.effect_id
+        receipt = CallReceipt(
+            effect_id=effect_id, status=status, detail=detail, chain=chain, needed_input_tokens=needed
+        )
+        count_call(request, receipt)
+        return Answered(receipt)
+
+    def _recorded(self, request: ModelRequest, opened: Opened) -> Answered:
         """Return what an earlier attempt recorded: the same reply, read again."""
-        receipt = CallReceipt.model_validate_json(opened.result.outcome_json if opened.result else "")
+        known = CallReceipt.model_validate_json(opened.result.outcome_json if opened.result else "")
+        receipt = rebuild(known, chain=self._ledger.totals(request.key.first_run_id).spend)
         if receipt.status is not CallStatus.ANSWERED:
             return Answered(receipt)
         return Answered(receipt, self._artifacts.get_text(receipt.raw) if receipt.raw else "")
@@ -219,13 +247,6 @@ def _completion(request: ModelRequest, prompt: Prompt, schema: Mapping[str, Any]
 def _reserved(request: ModelRequest) -> Spend:
     reservation = request.reservation
     return Spend(microusd=reservation.microusd, tokens=reservation.tokens, model_calls=1)
-
-
-def _unsent(request: ModelRequest, status: CallStatus, detail: str, needed: int = 0) -> Answered:
-    effect_id = request.key.effect_id
-    receipt = CallReceipt(effect_id=effect_id, status=status, detail=detail, needed_input_tokens=needed)
-    count_call(request, receipt)
-    return Answered(receipt)
 
 
 def _storable(text: str) -> str:

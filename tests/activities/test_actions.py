@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from schemas.base import rebuild
 from schemas.budget import Limits, Spend
 from schemas.effects import EffectState, Intent, Opened
 from schemas.workspace import ActionReply
-from stores.ledger import Ledger
+from stores.ledger import FRESH_SECONDS, Ledger
 from tests.activities.workspace_bench import CHAIN, WorkspaceBench
+from tests.support.aio import run_activity
 from tests.support.processes import eventually
 
 ONE_CALL = Spend(tool_calls=1)
@@ -149,6 +151,30 @@ def test_cancelled_while_it_is_claimed_an_action_does_nothing_and_costs_nothing(
     assert (reply.observation.status, reply.charged) == (ObservationStatus.INTERRUPTED, Spend())
     assert not (bench.root / "log").exists()
     assert bench.ledger.rows(CHAIN)[0].state is EffectState.INTERRUPTED
+
+
+class OvertakenLedger(Ledger):
+    """A ledger whose answer to a note comes so late that another attempt has taken the effect over meanwhile."""
+
+    def open(self, intent: Intent) -> Opened:
+        self.intent = intent
+        return super().open(intent)
+
+    def note(self, *args: Any, **facts: Any) -> None:
+        super().note(*args, **facts)
+        super().open(self.intent)
+        time.sleep(2 * FRESH_SECONDS)
+
+
+def test_an_attempt_that_was_held_up_after_its_note_makes_sure_of_its_claim_before_it_acts(
+    bench: WorkspaceBench,
+) -> None:
+    request = bench.request("write_file", path="b.txt", content="whole")
+    ledger = OvertakenLedger(f"sqlite:///{bench.home}/surefoot.db")
+    activities = WorkspaceActivities(ledger, bench.artifacts, bench.home / "workspaces")
+    with pytest.raises(ApplicationError, match="is lost"):
+        run_activity(activities.perform_action, request)
+    assert not (bench.root / "b.txt").exists()
 
 
 def test_a_cancel_that_comes_too_late_changes_nothing(bench: WorkspaceBench) -> None:

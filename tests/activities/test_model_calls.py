@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from schemas.base import rebuild
 from schemas.budget import Limits, Spend
 from schemas.calls import ProblemKind, RepairRequest, VerdictReply
 from schemas.digest import digest_model
-from schemas.effects import CallStatus, EffectKind, EffectState, Intent, OpenedAs
+from schemas.effects import CallStatus, EffectKind, EffectState, Intent, Opened, OpenedAs
 from schemas.models import Node
 from schemas.pricing import cost_microusd
+from stores.ledger import FRESH_SECONDS, Ledger
 from tests.activities.model_bench import CHAIN, PRICE, ModelBench
 from tests.support.aio import run, run_activity
 from tests.support.model_bill import billed_microusd, billed_usage
@@ -163,6 +165,27 @@ def test_an_intent_left_by_a_dead_attempt_is_charged_and_never_sent_again(bench:
     assert [row.state for row in bench.ledger.rows(CHAIN)] == [EffectState.AMBIGUOUS]
     assert reply.receipt.charged.microusd == request.reservation.microusd
     assert stub.bill() == []
+
+
+class OvertakenLedger(Ledger):
+    """A ledger whose answer to a claim comes so late that another attempt has taken the effect over meanwhile."""
+
+    def open(self, intent: Intent) -> Opened:
+        opened = super().open(intent)
+        super().open(intent)
+        time.sleep(2 * FRESH_SECONDS)
+        return opened
+
+
+def test_an_attempt_that_was_held_up_after_its_claim_makes_sure_of_it_before_it_sends(
+    bench: ModelBench, stub: ModelStub, gateway: LiteLlmGateway, tmp_path: Path
+) -> None:
+    gateways = Gateways(rehearsed=RehearsedGateway(bench.artifacts, bench.logs / "model.jsonl"), models=gateway)
+    nodes = ModelNodes(gateways, OvertakenLedger(f"sqlite:///{tmp_path}/surefoot.db"), bench.artifacts)
+    request = bench.request(Node.VALIDATE_PLAN_STEP, bench.choice(stub.url), 1, SEEN)
+    with pytest.raises(ApplicationError, match="is lost"):
+        run_activity(nodes.validate_plan_step, request)
+    assert not stub.bill()
 
 
 def test_a_prompt_beyond_its_reservation_is_not_sent_and_says_what_it_needs(bench: ModelBench, stub: ModelStub) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from activities.workspace_activities import WorkspaceActivities
-from schemas.effects import EffectResult, Intent, Opened
+from schemas.effects import EffectResult, Intent, LedgerTotals, Opened, ProcessGroup
 from schemas.workspace import ActionRequest
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
@@ -31,14 +31,17 @@ class DyingLedger(Ledger):
         self._reached("after_intent")
         return opened
 
-    def confirm(self, effect_id: str, fence: int) -> None:
-        super().confirm(effect_id, fence)
+    def note(
+        self, effect_id: str, fence: int, *, process: ProcessGroup | None = None, marker_json: str | None = None
+    ) -> None:
+        super().note(effect_id, fence, process=process, marker_json=marker_json)
         self._reached("after_note")
 
-    def close(self, effect_id: str, fence: int, result: EffectResult) -> None:
+    def close(self, effect_id: str, fence: int, result: EffectResult) -> LedgerTotals:
         self._reached("after_effect")
-        super().close(effect_id, fence, result)
+        totals = super().close(effect_id, fence, result)
         self._reached("after_outcome")
+        return totals
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from schemas.errors import ArtifactMissing, PayloadTooLarge
 from schemas.texts import BlobRef, TextRef, estimate_tokens
 from stores.artifacts import ArtifactStore
-from stores.files import write_atomically, write_once
+from stores.files import write_all_atomically, write_atomically, write_once
 from tests.stores.intents import start, wait_for_line
 
 
@@ -134,3 +134,32 @@ def test_a_reader_of_a_file_that_is_replaced_sees_the_old_or_the_new_content(tmp
             assert target.read_bytes() in contents
         writing.result()
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+def test_what_is_put_together_is_readable_inside_and_on_disk_afterwards(artifacts: ArtifactStore) -> None:
+    old = artifacts.put_text("old")
+    with artifacts.together() as together:
+        refs = [together.put_text(text) for text in ("one", "two", "old", "two")]
+        assert [together.get_text(ref) for ref in (*refs, old)] == ["one", "two", "old", "two", "old"]
+        with pytest.raises(ArtifactMissing):
+            artifacts.get_text(refs[0])
+    assert [artifacts.get_text(ref) for ref in refs] == ["one", "two", "old", "two"]
+    assert artifacts.names() == {ref.sha256 for ref in refs}
+
+
+def test_what_was_put_together_before_an_error_is_not_there(artifacts: ArtifactStore) -> None:
+    def fail() -> None:
+        with artifacts.together() as together:
+            together.put_text("one")
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
+    assert artifacts.names() == frozenset()
+
+
+def test_files_written_together_leave_nothing_half_written_where_one_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way of a folder")
+    with pytest.raises(OSError):
+        write_all_atomically({tmp_path / "a" / "one": b"1", tmp_path / "file" / "two": b"2"})
+    assert list((tmp_path / "a").iterdir()) == []

@@ -24,7 +24,8 @@ def test_an_effect_is_claimed_once_and_its_result_returned_ever_after(ledger: Le
     opened = ledger.open(intent(1))
     assert opened.how is OpenedAs.NEW
     ledger.confirm(EFFECT, opened.fence)
-    ledger.close(EFFECT, opened.fence, result(40))
+    totals = ledger.close(EFFECT, opened.fence, result(40))
+    assert totals == ledger.totals("run-1")
     again = ledger.open(intent(1))
     assert again.how is OpenedAs.SETTLED
     assert again.result == result(40)
@@ -83,7 +84,7 @@ def test_a_late_result_is_recorded_as_late_and_changes_nothing(ledger: Ledger) -
 
 
 def test_a_claim_that_was_never_made_is_fenced(ledger: Ledger) -> None:
-    acts: list[Callable[[], None]] = [
+    acts: list[Callable[[], object]] = [
         lambda: ledger.confirm("nobody", 1),
         lambda: ledger.note("nobody", 1, marker_json="{}"),
         lambda: ledger.close("nobody", 1, result(1)),

@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from schemas.effects import EffectResult, Intent, Opened, OpenedAs
+from schemas.effects import EffectResult, Intent, LedgerTotals, Opened, OpenedAs
 from stores.ledger import Ledger
 from stores.settings import load_settings
 from workers.logs import log_json
@@ -65,12 +65,13 @@ class KillingLedger(Ledger):
             self.killer.at("after_intent", intent.name)
         return opened
 
-    def close(self, effect_id: str, fence: int, result: EffectResult) -> None:
+    def close(self, effect_id: str, fence: int, result: EffectResult) -> LedgerTotals:
         name = self.names.get(effect_id, "")
         self.killer.at("after_effect", name)
-        super().close(effect_id, fence, result)
+        totals = super().close(effect_id, fence, result)
         self.killer.at("after_outcome", name)
         self.killer.at("between_activities", name)
+        return totals
 
 
 def main() -> None:

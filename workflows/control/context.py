@@ -16,6 +16,7 @@ INLINE = 1900  # characters of our own text in one place; longer lists take seve
 OBSERVATION_TOKENS = 4000  # newest observations first, until this is reached; the newest always goes in
 MAX_OBSERVATIONS = 24  # whatever their size
 SUMMARIES = 4  # summaries of the last steps
+DONE_STEPS = 6  # done steps by name, for the executor; a planner sees all that the plan keeps
 
 Fill = Callable[[TaskSpec, AgentState], Iterable[ContextText]]
 
@@ -41,7 +42,8 @@ def build_context(spec: TaskSpec, state: AgentState, node: Node, learned: str = 
 
     Judges get frames and outputs, never the executor's own summary.
     """
-    texts = [text for slot in SLOTS_OF_NODE[node] if slot != "learned" for text in FILLS[slot](spec, state)]
+    fills = FILLS | FILLS_OF_NODE.get(node, {})
+    texts = [text for slot in SLOTS_OF_NODE[node] if slot != "learned" for text in fills[slot](spec, state)]
     return (*texts, *_lines("learned", [learned], untrusted=True)) if learned else tuple(texts)
 
 
@@ -105,12 +107,27 @@ def _checks(spec: TaskSpec, state: AgentState) -> Iterator[ContextText]:
 
 
 def _plan(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
+    return _lines("plan", _plan_lines(state, done_steps=None))
+
+
+def _plan_from_here(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
+    return _lines("plan", _plan_lines(state, DONE_STEPS))
+
+
+def _plan_lines(state: AgentState, done_steps: int | None) -> Iterator[str]:
+    """Yield the plan, with the newest ``done_steps`` of the steps that are done, or with all of them."""
     plan = current_plan(state)
-    lines = [f"version {plan.version}: {plan.why}"] if plan else []
-    for number, step in enumerate(plan.steps if plan else ()):
+    if plan is None:
+        return
+    yield f"version {plan.version}: {plan.why}"
+    done = [step.id for step in plan.steps if step.status is StepStatus.DONE]
+    unnamed = frozenset() if done_steps is None else frozenset(done[:-done_steps])
+    if unnamed:
+        yield f"- {len(unnamed)} earlier steps [done]"
+    for number, step in enumerate(plan.steps):
         here = step.status is StepStatus.TODO and number == state.cursor.step
-        lines.append(f"- {step.id} [{'now' if here else step.status.value}] {step.title}")
-    return _lines("plan", lines)
+        if step.id not in unnamed:
+            yield f"- {step.id} [{'now' if here else step.status.value}] {step.title}"
 
 
 def _step(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
@@ -211,3 +228,5 @@ FILLS: dict[str, Fill] = {
     "budget": _budget,
     "limits": _limits,
 }
+FILLS_OF_NODE: dict[Node, dict[str, Fill]] = {Node.PROPOSE_ACTION: {"plan": _plan_from_here}}
+"""Where a node is told less than others, since its request would grow with what is done."""

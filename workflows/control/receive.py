@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from schemas.base import clip
+from schemas.base import clip, json_bytes
 from schemas.messages import MessageCounts, Note, Received, SignalName
 from schemas.state import AgentState, EventKind, Ref
-from workflows.control.records import fitting, json_bytes, note_event
+from workflows.control.records import fitting, note_event
 
 Item = TypeVar("Item")
 

@@ -1,7 +1,7 @@
 """The run's own record: numbered events, the newest in the state, the rest in the archive's chunks."""
 
-import json
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from schemas.actions import Observation, ObservationStatus, ProposedAction, headline
@@ -34,6 +34,7 @@ SOURCE_OF_KIND = {
     EventKind.STATE_CHANGE: Source.CONTROLLER,
     EventKind.NOTE: Source.CONTROLLER,
 }
+_SIZE = attrgetter("size_bytes")
 UNPERFORMED = frozenset({ObservationStatus.REFUSED, ObservationStatus.INVALID})
 
 
@@ -109,15 +110,15 @@ def note_observation(state: AgentState, action_event: str, seen: Observation, no
 def archive_due(state: AgentState) -> bool:
     """Return whether events should move to the archive: there are many, or they are long."""
     many = len(state.events) > ARCHIVE_ABOVE_EVENTS
-    return many or sum(map(event_bytes, state.events)) > ARCHIVE_ABOVE_BYTES
+    return many or sum(map(_SIZE, state.events)) > ARCHIVE_ABOVE_BYTES
 
 
 def chunk_to_archive(state: AgentState, keep: int = KEPT_EVENTS) -> tuple[Event, ...]:
     """Return the oldest events beyond the ``keep`` newest (fewer where these are long), at most one chunk's worth."""
     newest = state.events[-keep:] if keep else ()
-    kept = fitting(map(event_bytes, reversed(newest)), KEPT_BYTES)
+    kept = fitting(map(_SIZE, reversed(newest)), KEPT_BYTES)
     older = state.events[: len(state.events) - kept]
-    return older[: fitting(map(event_bytes, older), CHUNK_BYTES)][:CHUNK_EVENTS]
+    return older[: fitting(map(_SIZE, older), CHUNK_BYTES)][:CHUNK_EVENTS]
 
 
 def fitting(sizes: Iterable[int], most: int) -> int:
@@ -129,17 +130,6 @@ def fitting(sizes: Iterable[int], most: int) -> int:
             break
         count += 1
     return count
-
-
-def json_bytes(text: str) -> int:
-    """Return the length of ``text`` in JSON: up to six times its own where it holds control characters."""
-    return len(json.dumps(text, ensure_ascii=False).encode())
-
-
-def event_bytes(event: Event) -> int:
-    """Return about how long the event is in JSON: what may be long of it is counted."""
-    plan = len(event.plan.model_dump_json().encode()) if event.plan else 0
-    return json_bytes(event.text) + sum(map(json_bytes, event.refs.values())) + plan
 
 
 def chunk_lines(events: Iterable[Event]) -> str:

@@ -1,0 +1,119 @@
+"""Payloads: everything is spelled out where others read it, and nothing is lost where only workers do."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from temporalio.api.common.v1 import Payload
+
+from schemas.base import rebuild
+from schemas.budget import Limits, Spend
+from schemas.calls import TextReply
+from schemas.checks import CheckResult, RequirementState
+from schemas.contract import all_refs
+from schemas.effects import CallReceipt, CallStatus
+from schemas.messages import Note
+from schemas.state import AgentState, TaskInput
+from schemas.workspace import ArchiveRequest, ChecksReply, Workspace, WorkspaceKind, WorkspaceLimits
+from stores.artifacts import ArtifactStore
+from stores.payloads import SurefootPayloadConverter
+from stores.temporal import data_converter
+from tests.support.scripted import blob_ref, spec
+
+AT = "2026-01-01T00:00:00+00:00"
+WORKSPACE = Workspace(
+    name="w", kind=WorkspaceKind.LOCAL, queue="q", root="/w", limits=WorkspaceLimits(), seed_manifest=blob_ref("m")
+)
+RECEIPT = CallReceipt(effect_id="t:r:1", status=CallStatus.ANSWERED, charged=Spend(model_calls=1))
+BETWEEN_WORKERS = (
+    WORKSPACE,
+    TextReply(receipt=RECEIPT),
+    ChecksReply(results=(CheckResult(id="done", met=False, detail=""),)),
+)
+STATE = AgentState(started_at=AT, requirements=(RequirementState(id="done", mandatory=True),))
+
+
+def written(value: Any) -> Any:
+    (payload,) = SurefootPayloadConverter().to_payloads([value])
+    assert payload.metadata["encoding"] == b"json/plain"
+    return json.loads(payload.data)
+
+
+def read(data: Any, kind: type[BaseModel]) -> Any:
+    payload = Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(data).encode())
+    return SurefootPayloadConverter().from_payloads([payload], [kind])[0]
+
+
+@pytest.mark.parametrize("value", BETWEEN_WORKERS, ids=lambda value: type(value).__name__)
+def test_between_workers_defaults_are_left_out_and_both_forms_are_read(value: BaseModel) -> None:
+    short = written(value)
+    assert short == value.model_dump(mode="json", exclude_defaults=True)
+    assert short != value.model_dump(mode="json")
+    assert read(short, type(value)) == value
+    assert read(value.model_dump(mode="json"), type(value)) == value
+
+
+@pytest.mark.parametrize(
+    "value", [TaskInput(spec=spec("q")), Note(), STATE, Limits()], ids=lambda value: type(value).__name__
+)
+def test_what_clients_read_or_write_says_every_field(value: BaseModel) -> None:
+    assert written(value) == value.model_dump(mode="json")
+
+
+def test_the_state_that_a_run_hands_over_is_short_and_whole() -> None:
+    task = TaskInput(spec=spec("q"), state=rebuild(STATE, workspace=WORKSPACE))
+    short = written(task)
+    assert "paused_by" not in short["state"]
+    assert read(short, TaskInput) == task
+
+
+def test_only_what_a_run_puts_down_of_itself_is_kept_outside_of_history_below_the_limit(
+    artifacts: ArtifactStore,
+) -> None:
+    """A client without our store reads every other payload of usual size: a state of some dozens of kB, say."""
+    converter = data_converter(artifacts)
+    long = "x" * 9000
+    record = ArchiveRequest(workflow_id="w", first_run_id="r", chunk=1, records_jsonl=long)
+
+    async def sent(value: Any) -> tuple[Payload, Any]:
+        (payload,) = await converter.encode([value])
+        (back,) = await converter.decode([payload], [type(value)])
+        return payload, back
+
+    payload, back = asyncio.run(sent(record))
+    assert (payload.ByteSize() < 1000, back) == (True, record)
+    state = rebuild(STATE, seen_ids=tuple(f"{number:09000}" for number in range(5)))
+    payload, back = asyncio.run(sent(state))
+    assert (json.loads(payload.data), back) == (state.model_dump(mode="json"), state)
+
+
+def test_a_default_is_told_apart_from_a_value_that_is_like_it() -> None:
+    zero = TextReply(receipt=rebuild(RECEIPT, usage_known=False))
+    assert written(zero)["receipt"]["usage_known"] is False
+    assert read(written(zero), TextReply) == zero
+
+
+def test_an_unknown_field_is_refused_in_either_form() -> None:
+    with pytest.raises(ValidationError, match="extra"):
+        read({"results": [], "more": 1}, ChecksReply)
+
+
+def test_every_default_that_is_left_out_is_a_constant() -> None:
+    """A default that is computed could be another one when a history is read again."""
+    seen: set[type[BaseModel]] = set()
+    queue = [model for ref in all_refs() for model in (ref.request, ref.reply)]
+    while queue:
+        model = queue.pop()
+        if model not in seen:
+            seen.add(model)
+            for field in model.model_fields.values():
+                assert field.default_factory in (None, dict), (model, field)
+                queue += [kind for kind in _kinds(field.annotation) if issubclass(kind, BaseModel)]
+    assert len(seen) > 30
+
+
+def _kinds(annotation: Any) -> list[type]:
+    inner = [kind for part in getattr(annotation, "__args__", ()) for kind in _kinds(part)]
+    return [annotation, *inner] if isinstance(annotation, type) else inner
