@@ -105,7 +105,8 @@ def _written_beside(files: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
     """Give a synced temporary file for each path, in its folder, and remove those whose names are there afterwards."""
     temporaries: dict[Path, Path] = {}
     try:
-        with contextlib.ExitStack() as stack:  # held open until synced: a failed write is told to who has it open
+        # held open until synced: a failed write is told to who has it open, and once more when that closes it
+        with _typed(next(iter(files))), contextlib.ExitStack() as stack:
             opened: dict[Path, BinaryIO] = {}
             for path, data in files.items():
                 with _typed(path):
