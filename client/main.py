@@ -22,8 +22,8 @@ from client.options import (
     Text,
     Worker,
     carry_out,
+    entry_of,
 )
-from client.options import entry_of as _entry
 from client.scenario_commands import scenario_app
 from client.streams import accept_any_text
 
@@ -101,7 +101,7 @@ def run(
     from client import running
 
     override = (model, api_base, api_key_env, price)
-    carry_out(context, lambda settings: running.run(settings, scenario, _entry(*override), worker, as_json))
+    carry_out(context, lambda settings: running.run(settings, scenario, entry_of(*override), worker, as_json))
 
 
 @app.command(epilog="Example: ID=$(surefoot submit scenarios/hello-file.yaml)")
@@ -119,7 +119,7 @@ def submit(
     from client import running
 
     override = (model, api_base, api_key_env, price)
-    carry_out(context, lambda settings: running.submit(settings, scenario, _entry(*override), worker, as_json))
+    carry_out(context, lambda settings: running.submit(settings, scenario, entry_of(*override), worker, as_json))
 
 
 @app.command(epilog="Example: surefoot ps --running --json")

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowFailureError
 from temporalio.common import RawValue
 from temporalio.exceptions import CancelledError
@@ -263,6 +264,18 @@ def test_messages_that_come_before_two_calls_side_by_side_are_archived_once(serv
     on_server(server.settings, world, test)
 
 
+async def messages_of_the_last_task(handle: Handle) -> int:
+    """Return how many signals came with the workflow task in which the run ended."""
+    started, before, signals = 0, 0, []
+    async for event in handle.fetch_history_events():
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                signals.append(event.event_id)
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                before, started = started, event.workflow_task_completed_event_attributes.started_event_id
+    return sum(before < signal < started for signal in signals)
+
+
 def test_a_run_ends_while_messages_keep_coming_faster_than_its_history_is_replayed(server: DevServer) -> None:
     async def keep_steering(handle: Handle) -> None:
         while True:
@@ -279,6 +292,7 @@ def test_a_run_ends_while_messages_keep_coming_faster_than_its_history_is_replay
         try:
             async with asyncio.timeout(30):
                 assert (await handle.result()).outcome.kind is OutcomeKind.CANCELLED
+            assert await messages_of_the_last_task(handle) == 0
         finally:
             steering.cancel()
             await asyncio.gather(steering, return_exceptions=True)
