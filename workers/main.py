@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.model.port import Gateway, Gateways
+from activities.model.port import Deferred, Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
@@ -36,8 +36,8 @@ from workers.telemetry import start_runtime
 
 log = logging.getLogger("surefoot.worker")
 
-WITHOUT_LITELLM = """serve rehearsed models only, and start faster. Give such a worker a queue of its own: calls of real
-models reach it as well, and it leaves them to their next attempt"""
+WITHOUT_LITELLM = """serve rehearsed models only. Give such a worker a queue of its own: calls of real models
+reach it as well, and it leaves them to their next attempt"""
 
 REFUSALS = (
     *(SettingsError, ServerUnreachable, TelemetryUnavailable, HealthAddressUnusable),
@@ -54,7 +54,7 @@ class Serves(StrEnum):
     WORKSPACE = "workspace"
 
 
-def make_parts(settings: Settings, model: Gateway | None, secrets: Secrets | None = None) -> Parts:
+def make_parts(settings: Settings, model: Gateway | Deferred | None, secrets: Secrets | None = None) -> Parts:
     """Open the stores, and choose who answers for models. What ``secrets`` knows is masked in all of it.
 
     Raises LedgerUnavailable, DatabaseRefused.
@@ -70,13 +70,17 @@ def learn(secrets: Secrets) -> None:
         log.warning("%s", problem)
 
 
-def load_model_gateway(secrets: Secrets | None = None) -> Gateway | None:
-    """Import LiteLLM, which takes seconds, before polling starts; None where it is not installed."""
+def model_gateway(secrets: Secrets | None = None) -> Deferred | None:
+    """Return the adapter to models, which imports LiteLLM at its first request; None where it is not installed."""
     if find_spec("litellm") is None:
         return None
-    from activities.model.litellm_gateway import LiteLlmGateway
 
-    return LiteLlmGateway(secrets=secrets)
+    def make() -> Gateway:
+        from activities.model.litellm_gateway import LiteLlmGateway
+
+        return LiteLlmGateway(secrets=secrets)
+
+    return Deferred(make)
 
 
 async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
@@ -122,7 +126,7 @@ def main() -> int:
         start_runtime(settings)
         learn(secrets)
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
-        parts = make_parts(settings, load_model_gateway(secrets) if asks_models else None, secrets)
+        parts = make_parts(settings, model_gateway(secrets) if asks_models else None, secrets)
         asyncio.run(serve(settings, parts, flags.role))
     except REFUSALS as error:
         sys.stderr.write(f"{error}\n")
