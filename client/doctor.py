@@ -23,10 +23,11 @@ from schemas.workspace import WorkspaceKind
 from stores.database import DatabaseRefused, shown
 from stores.ledger import Ledger
 from stores.model_prices import key_variable
+from stores.own_server import names_own_server
 from stores.sandbox_probe import probe_sandbox
 from stores.secrets import worker_secrets
 from stores.settings import HOME_FILE, Settings
-from stores.temporal import ServerUnreachable, names_own_server
+from stores.temporal import ServerUnreachable
 from stores.tracing import TelemetryUnavailable, can_trace
 
 OK, WARN, FAIL = "ok", "warn", "fail"

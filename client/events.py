@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 
 from client import lines
+from client.embedded import wake_embedded
 from client.follow import follow
 from client.problems import BadInput
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Session, with_session
+from client.streams import say
 from client.tasks import TaskView
 from schemas.outcome import EXIT_VERIFIED
 from schemas.state import Event, EventKind

@@ -9,8 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from client import lines
+from client.embedded import wake_embedded
 from client.events import events_of
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Session, with_session
+from client.streams import say
 from schemas.base import rebuild
 from schemas.outcome import EXIT_VERIFIED
 from schemas.plan import PlanVersion, Step, StepStatus

@@ -1,7 +1,7 @@
 """A worker process: ``python -m workers.main [--role all|home|workspace] [--without-litellm]``.
 
-It prints one line of JSON on standard output once it polls, and logs JSON lines on standard error. SIGTERM and SIGINT
-stop it gracefully: what runs is interrupted after a few seconds and recorded as that.
+It prints one line of JSON on standard output once it polls, or why it does not, and logs JSON lines on standard error.
+SIGTERM and SIGINT stop it gracefully: what runs is interrupted after a few seconds and recorded as that.
 """
 
 import argparse
@@ -20,11 +20,13 @@ from temporalio.worker import Worker
 
 from activities.model.port import Deferred, Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
+from schemas.base import clip
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import PATIENCE_SECONDS, ArtifactStore
 from stores.database import DatabaseRefused
 from stores.ledger import Ledger
+from stores.running import WorkerRefusal, this_process
 from stores.secrets import Secrets, worker_secrets
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
@@ -39,11 +41,9 @@ log = logging.getLogger("surefoot.worker")
 WITHOUT_LITELLM = """serve rehearsed models only. Give such a worker a queue of its own: calls of real models
 reach it as well, and it leaves them to their next attempt"""
 
-REFUSALS = (
-    *(SettingsError, ServerUnreachable, TelemetryUnavailable, HealthAddressUnusable),
-    *(DatabaseRefused, LedgerUnavailable, StorageUnavailable),
-)
-"""What keeps a worker from starting; each says what to do about it."""
+FINAL = (SettingsError, TelemetryUnavailable, HealthAddressUnusable, DatabaseRefused)
+REFUSALS = (*FINAL, ServerUnreachable, LedgerUnavailable, StorageUnavailable)
+"""What keeps a worker from starting; each says what to do about it. To wait does not help against a final one."""
 
 
 class Serves(StrEnum):
@@ -130,6 +130,8 @@ def main() -> int:
         asyncio.run(serve(settings, parts, flags.role))
     except REFUSALS as error:
         sys.stderr.write(f"{error}\n")
+        refusal = WorkerRefusal(process=this_process(), reason=clip(str(error), 2000), final=isinstance(error, FINAL))
+        sys.stdout.write(refusal.model_dump_json() + "\n")
         return EXIT_PREREQUISITE
     finally:
         stop_tracing()

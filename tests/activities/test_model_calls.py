@@ -175,7 +175,7 @@ def test_an_adapter_is_made_once_before_any_claim_and_heartbeats_go_on_meanwhile
         return await environment.run(nodes.validate_plan_step, request)
 
     async def both() -> list[VerdictReply]:
-        return await asyncio.gather(one(1), one(2))
+        return list(await asyncio.gather(one(1), one(2)))
 
     assert [reply.receipt.status for reply in run(both())] == [CallStatus.ANSWERED] * 2
     assert made == [(True, [])]
