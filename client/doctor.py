@@ -104,7 +104,9 @@ def _database(settings: Settings) -> Finding:
     name = shown(settings.database_url)
     try:
         rows = Ledger(settings.database_url).runs(1)
-    except (LedgerUnavailable, DatabaseRefused, SQLAlchemyError, OSError) as error:
+    except DatabaseRefused as error:  # it says itself what to do
+        return Finding(FAIL, "database", str(error))
+    except (LedgerUnavailable, SQLAlchemyError, OSError) as error:
         ours = settings.database_url.startswith("sqlite:")
         mend = "or move the file away" if ours else "or start that database and let this user in"
         return Finding(FAIL, "database", str(error), f"set SUREFOOT_DATABASE_URL, {mend}")

@@ -90,19 +90,20 @@ def test_a_package_that_the_settings_need_and_nobody_installed_is_named_at_once(
 ) -> None:
     scenario = rehearsed_scenario(tmp_path, "true")
     environment = {**child_environment(settings_of(home)), f"{PREFIX}{setting}": value}
+
+    def without(*command: str) -> "subprocess.CompletedProcess[str]":
+        program = [sys.executable, "-c", WITHOUT, package, *command]
+        return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
     for command in (["up"], ["run", str(scenario)]):
-        done = subprocess.run(
-            [sys.executable, "-c", WITHOUT, package, *command],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+        done = without(*command)
         assert done.returncode == EXIT_PREREQUISITE
         assert "make setup" in done.stderr
         before = 0 if command == ["up"] else 1  # that the model is rehearsed
         assert len(done.stderr.splitlines()) == before + 1, done.stderr
+    done = without("doctor")
+    assert "make setup" in done.stdout
+    assert "start that database" not in done.stdout
     assert not (home / "logs").exists(), "nothing was started"
 
 
