@@ -39,35 +39,40 @@ def make_newer(url: str) -> None:
     engine.dispose()
 
 
-def assert_refused(settings: Settings, scenario: Path, *words: str) -> None:
-    """Assert that the commands which start something say ``words`` in place of it."""
+def assert_refused(settings: Settings, command: list[str], *words: str) -> None:
+    """Assert that a command which starts something says ``words`` in place of it."""
     with command_line(settings) as surefoot:
-        for command in (["up"], ["run", str(scenario)], ["submit", str(scenario)]):
-            code, out, err = surefoot(*command)
-            assert (code, out) == (EXIT_PREREQUISITE, "")
-            assert [word for word in words if word not in err] == []
-            assert PASSWORD not in err
+        code, out, err = surefoot(*command)
+    assert (code, out) == (EXIT_PREREQUISITE, "")
+    assert [word for word in words if word not in err] == []
+    assert PASSWORD not in err
     assert not settings.logs_dir.exists(), "nothing was started"
 
 
 def test_a_ledger_of_a_newer_version_is_refused_before_anything_starts(
     home: Path, tmp_path: Path, postgres: PostgresServer
 ) -> None:
-    for url in (f"sqlite:///{home}/surefoot.db", postgres.fresh()):
+    scenario = str(rehearsed_scenario(tmp_path, "true"))
+    in_a_file, on_a_server = f"sqlite:///{home}/surefoot.db", postgres.fresh()
+    for url in (in_a_file, on_a_server):
         make_newer(url)
-        settings = settings_of(home, database_url=url)
-        assert_refused(settings, rehearsed_scenario(tmp_path, "true"), "revision 9999", "SUREFOOT_DATABASE_URL")
+    for url, command in (
+        (in_a_file, ["up"]),
+        (in_a_file, ["run", scenario]),
+        (on_a_server, ["submit", scenario]),
+    ):
+        assert_refused(settings_of(home, database_url=url), command, "revision 9999", "SUREFOOT_DATABASE_URL")
 
 
 def test_a_ledger_that_cannot_be_read_is_refused_before_anything_starts(
     home: Path, tmp_path: Path, postgres: PostgresServer
 ) -> None:
-    scenario = rehearsed_scenario(tmp_path, "true")
+    run = ["run", str(rehearsed_scenario(tmp_path, "true"))]
     home.mkdir()
     (home / "surefoot.db").write_bytes(b"no database " * 100)
-    assert_refused(settings_of(home), scenario, f"{home}/surefoot.db is not a database", "SUREFOOT_HOME")
+    assert_refused(settings_of(home), run, f"{home}/surefoot.db is not a database", "SUREFOOT_HOME")
     stranger = postgres.fresh().replace("surefoot:", "somebody:")
-    assert_refused(settings_of(home, database_url=stranger), scenario, "somebody:***@", "does it let this user in?")
+    assert_refused(settings_of(home, database_url=stranger), run, "somebody:***@", "does it let this user in?")
 
 
 WITHOUT = """
