@@ -32,8 +32,8 @@ MOST_RUN_SECONDS = 5.0
 COLUMNS = {"what": "what", "samples": "samples", "cpu_s": "CPU s", "wall_s": "wall s", "memory_mb": "memory MB"}
 NOTES = (
     "run: from the command to the first activity, in an empty home; its CPU is the command's own. Memory is resident, "
-    "shared pages\nin full; of the command the most that it ever held. The worker has LiteLLM loaded where it is "
-    "installed.",
+    "shared pages\nin full; of the command the most that it ever held. The worker has not loaded LiteLLM: only a "
+    "real model's first request does that.",
 )
 
 

@@ -12,11 +12,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+from client.embedded import start_embedded
 from client.follow import follow
+from client.freezing import freeze
 from client.problems import PrerequisiteError
 from client.scenarios import load
-from client.session import Session, open_session, start_embedded
-from client.submit import freeze, start
+from client.session import Session, open_session
+from client.submit import start
 from client.tasks import TaskView
 from client.telling import Answer, compose, deliver
 from schemas.messages import SignalName

@@ -8,8 +8,10 @@ from typing import Any
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 
 from client import lines, live
+from client.embedded import wake_embedded
 from client.events import events_of
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Session, with_session
+from client.streams import say
 from client.tasks import TERMINATED, TaskView
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
@@ -19,8 +21,8 @@ from schemas.state import AgentState, Event
 from schemas.texts import TextRef
 from stores.artifacts import ArtifactStore
 from stores.records import EffectRow, RunRow
+from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.settings import Settings
-from stores.temporal import SEARCH_ATTRIBUTES
 
 SHOWN_EFFECTS = 30
 EXCERPT_LINES = 12

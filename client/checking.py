@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from client.contract import contract
+from client.freezing import freeze
 from client.pages import contract_page
 from client.scenarios import ScenarioError, load, schema
-from client.session import say
-from client.submit import freeze
+from client.streams import say
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
 from schemas.scenario import ModelEntry
 from schemas.state import TaskInput

@@ -10,8 +10,9 @@ from client.session import open_client
 from schemas.contract import TASK_WORKFLOW
 from schemas.errors import SurefootError
 from stores.ledger import Ledger
+from stores.own_server import names_own_server
 from stores.settings import Settings, SettingsError, load_settings
-from stores.temporal import ServerUnreachable, names_own_server
+from stores.temporal import ServerUnreachable
 
 OFFERED = 100
 SQLITE = "sqlite:///"

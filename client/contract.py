@@ -23,8 +23,8 @@ from schemas.outcome import (
 )
 from schemas.state import AgentState, Summary, TaskInput, TaskResult
 from stores.offload import THRESHOLD_BYTES
+from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.settings import Settings
-from stores.temporal import SEARCH_ATTRIBUTES
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

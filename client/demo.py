@@ -17,23 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client import lines
-from client.embedded import child_environment, server_of, stop
+from client.embedded import child_environment, server_of, start_embedded, stop
 from client.follow import Look, follow
+from client.freezing import freeze
 from client.problems import PrerequisiteError
 from client.records import Figures, figures
 from client.reporting import carry_out
 from client.scenarios import load
-from client.session import Session, start_embedded, with_session
+from client.session import Session, with_session
 from client.streams import accept_any_text
-from client.submit import freeze, start
+from client.submit import start
 from schemas.base import rebuild
 from schemas.effects import ProcessGroup
 from schemas.outcome import EXIT_FAILED, EXIT_VERIFIED, Outcome, OutcomeKind
 from schemas.state import Event
+from stores.own_server import names_own_server
 from stores.records import UnsettledEffect
 from stores.running import Process, is_alive
 from stores.settings import Settings
-from stores.temporal import names_own_server
 
 SCENARIO = Path(__file__).parent.parent / "scenarios" / "fix-failing-test.yaml"
 KILL_IN = "soak.py"  # the command that takes seconds

@@ -23,10 +23,11 @@ from schemas.workspace import WorkspaceKind
 from stores.database import DatabaseRefused, shown
 from stores.ledger import Ledger
 from stores.model_prices import key_variable
+from stores.own_server import names_own_server
 from stores.sandbox_probe import probe_sandbox
 from stores.secrets import worker_secrets
 from stores.settings import HOME_FILE, Settings
-from stores.temporal import ServerUnreachable, names_own_server
+from stores.temporal import ServerUnreachable
 from stores.tracing import TelemetryUnavailable, can_trace
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -103,7 +104,9 @@ def _database(settings: Settings) -> Finding:
     name = shown(settings.database_url)
     try:
         rows = Ledger(settings.database_url).runs(1)
-    except (LedgerUnavailable, DatabaseRefused, SQLAlchemyError, OSError) as error:
+    except DatabaseRefused as error:  # it says itself what to do
+        return Finding(FAIL, "database", str(error))
+    except (LedgerUnavailable, SQLAlchemyError, OSError) as error:
         ours = settings.database_url.startswith("sqlite:")
         mend = "or move the file away" if ours else "or start that database and let this user in"
         return Finding(FAIL, "database", str(error), f"set SUREFOOT_DATABASE_URL, {mend}")

@@ -1,4 +1,7 @@
-"""The embedded server from the outside: started once however many ask for it, and stopped."""
+"""The embedded server from the outside: started once however many ask for it, and stopped.
+
+Imported by every command: what takes long to import stays out of it.
+"""
 
 import os
 import signal
@@ -11,7 +14,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from client.problems import PrerequisiteError
+from client.streams import say
 from stores.files import exclusive_lock
+from stores.own_server import names_own_server
+from stores.revisions import is_ours
 from stores.running import (
     SERVER_FILE,
     START_LOCK,
@@ -21,10 +27,12 @@ from stores.running import (
     ServerRecord,
     SupervisorRecord,
     WorkerRecord,
+    WorkerRefusal,
     is_alive,
     read_record,
 )
-from stores.settings import Settings
+from stores.settings import PREFIX, SECTIONS, Settings
+from stores.tracing import check_tracing
 
 Found = TypeVar("Found")
 
@@ -36,24 +44,76 @@ LOG_LINES = 12
 SUPERVISOR_LOG_BYTES = 5_000_000
 
 
+class WorkerNotStarted(PrerequisiteError):
+    """The worker says that it cannot serve before somebody changes something."""
+
+
+def start_embedded(settings: Settings, worker: bool) -> None:
+    """Start what is missing of the embedded server, unless Temporal's own configuration names another one.
+
+    Nothing is started where no worker could use the ledger, or trace as it is told to: DatabaseRefused,
+    LedgerUnavailable, TelemetryUnavailable. Raises PrerequisiteError as ``ensure_running``.
+    """
+    if not names_own_server():
+        check(settings)
+        ensure_running(settings, worker)
+
+
+def wake_embedded(settings: Settings) -> None:
+    """Bring the embedded server of a home that has been used back, and say so.
+
+    A home whose server's file is lost has been used too: its archive can be read.
+
+    Raises PrerequisiteError where nothing was ever started, or it does not come up; otherwise as ``start_embedded``.
+    """
+    if names_own_server() or server_of(settings):
+        return
+    if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
+        raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
+    check(settings)
+    say("the embedded server is not running; starting it, without a worker (`surefoot up` starts one)")
+    ensure_running(settings, worker=False)  # looking at tasks does not set them going again
+
+
+def check(settings: Settings) -> None:
+    """Refuse what no worker could start with. Raises DatabaseRefused, LedgerUnavailable, TelemetryUnavailable."""
+    check_tracing(settings)
+    if not is_ours(settings.database_url):
+        from stores.database import check_database  # here: SQLAlchemy takes half a second
+
+        check_database(settings.database_url)
+
+
 def ensure_running(settings: Settings, worker: bool) -> ServerRecord:
     """Start what is missing of supervisor, server and (if asked for) worker, once even if several ask at the same time.
 
-    Returns when the server is serving and the worker is polling. Raises PrerequisiteError with the last lines of
-    the log where that does not come about.
+    Returns when the server is serving and the worker is polling. Raises PrerequisiteError, with what the worker said
+    or the last lines of the log, where that does not come about; what was started for a worker that says that it cannot
+    serve is stopped again.
     """
     with exclusive_lock(settings.run_dir / START_LOCK):
         started = None
         if supervisor_of(settings) is None:
-            print("surefoot: starting the embedded server (`surefoot down` stops it) …", file=sys.stderr, flush=True)
+            say("starting the embedded server (`surefoot down` stops it) …")
             started = _start_supervisor(settings, worker)
         server = _wait_for(lambda: server_of(settings), settings, started, "server")
         if worker:
-            supervisor = supervisor_of(settings)
-            if started is None and supervisor:
-                _signal(supervisor.process, signal.SIGUSR1)
-            _wait_for(lambda: worker_of(settings), settings, started, "worker")
+            try:
+                _wait_for_worker(settings, started)
+            except WorkerNotStarted:
+                if started is not None:
+                    _stop(settings)
+                raise
         return server
+
+
+def _wait_for_worker(settings: Settings, started: subprocess.Popen[bytes] | None) -> None:
+    before = None
+    supervisor = supervisor_of(settings)
+    if started is None and supervisor:
+        before = supervisor.refusal
+        _signal(supervisor.process, signal.SIGUSR1)
+    _wait_for(lambda: worker_of(settings), settings, started, "worker", before)
 
 
 def stop(settings: Settings) -> bool:
@@ -115,19 +175,16 @@ def worker_of(settings: Settings) -> WorkerRecord | None:
 
 
 def child_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment in which a process of ours comes to the same settings, wherever it runs."""
-    said = {
-        "SUREFOOT_HOME": str(settings.home),
-        "SUREFOOT_DATABASE_URL": settings.database_url,
-        "SUREFOOT_QUEUE_PREFIX": settings.queue_prefix,
-        "SUREFOOT_LOG_LEVEL": settings.log_level.value,
-        "SUREFOOT_TEMPORAL_CLI": str(settings.temporal_cli or ""),
-        "SUREFOOT_TELEMETRY__OTLP_ENDPOINT": settings.telemetry.otlp_endpoint or "",
-        "SUREFOOT_TELEMETRY__PROMETHEUS": settings.telemetry.prometheus or "",
-        "SUREFOOT_TELEMETRY__CONTENT": "true" if settings.telemetry.content else "false",
-        "SUREFOOT_TELEMETRY__SERVICE_NAME": settings.telemetry.service_name,
-    }
-    return {**os.environ, **said}
+    """Return the environment in which a process of ours that serves comes to the same settings, wherever it runs."""
+    said = settings.model_dump(mode="json", exclude={"tiers", "secrets"})  # commands' own; found by name where needed
+    for name, section in SECTIONS.items():  # what is not set is empty: no variable of ours speaks in its place
+        said |= {f"{name}__{field}": (said[name] or {}).get(field) for field in section.model_fields}
+        del said[name]
+    return {**os.environ, **{f"{PREFIX}{name}".upper(): _variable(value) for name, value in said.items()}}
+
+
+def _variable(value: str | bool | None) -> str:
+    return str(value).lower() if isinstance(value, bool) else value or ""
 
 
 def last_lines(path: Path, count: int = LOG_LINES) -> str:
@@ -167,8 +224,13 @@ def _start_supervisor(settings: Settings, worker: bool) -> subprocess.Popen[byte
 
 
 def _wait_for(
-    find: Callable[[], Found | None], settings: Settings, started: subprocess.Popen[bytes] | None, name: str
+    find: Callable[[], Found | None],
+    settings: Settings,
+    started: subprocess.Popen[bytes] | None,
+    name: str,
+    before: WorkerRefusal | None = None,
 ) -> Found:
+    """Wait; a refusal from ``before`` the wait says nothing."""
     deadline = time.monotonic() + STARTING_SECONDS
     while time.monotonic() < deadline:
         found = find()
@@ -177,10 +239,21 @@ def _wait_for(
         supervisor = supervisor_of(settings)
         if started is not None and started.poll() is not None:
             raise _not_up(settings, name, f"the supervisor ended with code {started.returncode}")
-        if name == "worker" and supervisor and supervisor.worker_failures >= FAILED_WORKER_STARTS:
-            raise _not_up(settings, name, f"it ended {supervisor.worker_failures} times before it polled")
+        if name == "worker" and supervisor:
+            _refuse_refused(settings, supervisor, started is not None, before)
         time.sleep(POLL_SECONDS)
     raise _not_up(settings, name, f"nothing after {STARTING_SECONDS:g} s")
+
+
+def _refuse_refused(settings: Settings, supervisor: SupervisorRecord, ours: bool, before: WorkerRefusal | None) -> None:
+    """Raise where the worker said that it cannot serve, or ended again and again."""
+    refusal = supervisor.refusal
+    if refusal and refusal.final and refusal != before:
+        hint = "" if ours else " What runs already keeps the settings that it was started with: `surefoot down` first."
+        raise WorkerNotStarted(f"the worker does not start: {refusal.reason}.{hint}")
+    if supervisor.worker_failures >= FAILED_WORKER_STARTS:
+        said = f": {refusal.reason}" if refusal else ""
+        raise _not_up(settings, "worker", f"it ended {supervisor.worker_failures} times before it polled{said}")
 
 
 def _not_up(settings: Settings, name: str, why: str) -> PrerequisiteError:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable
 
 from client import lines
+from client.embedded import wake_embedded
 from client.follow import follow
 from client.problems import BadInput
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Session, with_session
+from client.streams import say
 from client.tasks import TaskView
 from schemas.outcome import EXIT_VERIFIED
 from schemas.state import Event, EventKind
@@ -43,8 +45,8 @@ def events_of(view: TaskView, archive: RunArchive) -> Archived:
         return Archived(in_order(newest.values()), archived.missing, view.ended)
     if archived.complete:
         return archived
-    last = f"after {archived.events[-1].id}" if archived.events else "of it"
-    missing = f"the events {last} are not in the archive: {view.why_not or 'its state was not recorded'}"
+    which = f"the events after {archived.events[-1].id}" if archived.events else "its events"
+    missing = f"{which} are not in the archive: {view.why_not or 'its state was not recorded'}"
     return Archived(archived.events, (*archived.missing, missing))
 
 

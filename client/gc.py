@@ -13,9 +13,9 @@ from pathlib import Path
 from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.embedded import server_of, supervisor_of, worker_of
+from client.embedded import server_of, supervisor_of, wake_embedded, worker_of
 from client.problems import BadInput, PrerequisiteError
-from client.session import Session, wake_embedded, with_session
+from client.session import Session, with_session
 from schemas.contract import TASK_WORKFLOW
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from stores.artifacts import ArtifactStore

@@ -4,8 +4,8 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from client.tasks import TaskView
 from schemas.actions import ObservationStatus
 from schemas.base import clip
 from schemas.budget import Spend
@@ -13,6 +13,9 @@ from schemas.outcome import OutcomeKind, exit_code
 from schemas.plan import PlanVersion, StepStatus
 from schemas.scenario import MICROUSD_PER_USD
 from schemas.state import AgentState, Event, EventKind, Summary
+
+if TYPE_CHECKING:
+    from client.tasks import TaskView
 
 STEP_MARK = {StepStatus.TODO: "○", StepStatus.DONE: "●", StepStatus.FAILED: "✗"}
 EVENT_CHARACTERS = 300
@@ -90,7 +93,7 @@ def requirement_lines(state: AgentState) -> Iterator[str]:
         yield f"  {mark(item.met)} {item.id}{kind}: {item.detail or 'not checked yet'}"
 
 
-def ending_lines(view: TaskView) -> Iterator[str]:
+def ending_lines(view: "TaskView") -> Iterator[str]:
     """Return how a task ended, and where to look further."""
     if view.outcome is None:
         return
@@ -118,19 +121,19 @@ def ending_lines(view: TaskView) -> Iterator[str]:
     yield f"more         surefoot show {view.id} --diff"
 
 
-def ending_code(view: TaskView) -> int:
+def ending_code(view: "TaskView") -> int:
     """Return the exit code that tells how a task ended."""
     if view.outcome is None:
         raise ValueError(f"{view.id} has not ended")
     return exit_code(view.outcome)
 
 
-def _verified(view: TaskView) -> str:
+def _verified(view: "TaskView") -> str:
     if view.outcome is None or view.outcome.kind is not OutcomeKind.FINISHED:
         return ""  # what did not finish was not verified, whatever some check of the evaluator says
     verified = view.outcome.verified
     return {True: ", verified by the evaluator", False: ", but the evaluator says no", None: ""}[verified]
 
 
-def _rehearsed(view: TaskView) -> bool:
+def _rehearsed(view: "TaskView") -> bool:
     return bool(view.result and view.result.summary.rehearsed)

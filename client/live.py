@@ -6,7 +6,7 @@ from typing import Any
 
 from client import lines
 from client.follow import Look, follow
-from client.session import say
+from client.streams import say
 from client.tasks import Tasks, TaskView
 from schemas.outcome import exit_code
 

@@ -10,19 +10,17 @@ import typer
 
 from client import record_commands
 from client.options import (
-    ApiBase,
-    ApiKeyEnv,
     By,
     Flags,
     Json,
-    Model,
-    PriceOf,
+    Override,
     Scenario,
     TaskId,
     Text,
     Worker,
     carry_out,
     entry_of,
+    with_model_options,
 )
 from client.scenario_commands import scenario_app
 from client.streams import accept_any_text
@@ -84,13 +82,11 @@ def down(context: typer.Context) -> None:
 
 
 @app.command(epilog="Example: surefoot run scenarios/fix-failing-test.yaml")
+@with_model_options
 def run(
     context: typer.Context,
     scenario: Scenario,
-    model: Model = None,
-    api_base: ApiBase = None,
-    api_key_env: ApiKeyEnv = None,
-    price: PriceOf = None,
+    override: Override = (),
     worker: Worker = True,
     as_json: Json = False,
 ) -> None:
@@ -100,26 +96,22 @@ def run(
     """
     from client import running
 
-    override = (model, api_base, api_key_env, price)
-    carry_out(context, lambda settings: running.run(settings, scenario, entry_of(*override), worker, as_json))
+    carry_out(context, lambda settings: running.run(settings, scenario, entry_of(override), worker, as_json))
 
 
 @app.command(epilog="Example: ID=$(surefoot submit scenarios/hello-file.yaml)")
+@with_model_options
 def submit(
     context: typer.Context,
     scenario: Scenario,
-    model: Model = None,
-    api_base: ApiBase = None,
-    api_key_env: ApiKeyEnv = None,
-    price: PriceOf = None,
+    override: Override = (),
     worker: Worker = True,
     as_json: Json = False,
 ) -> None:
     """Start a scenario and print its task's id, without following it."""
     from client import running
 
-    override = (model, api_base, api_key_env, price)
-    carry_out(context, lambda settings: running.submit(settings, scenario, entry_of(*override), worker, as_json))
+    carry_out(context, lambda settings: running.submit(settings, scenario, entry_of(override), worker, as_json))
 
 
 @app.command(epilog="Example: surefoot ps --running --json")

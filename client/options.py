@@ -1,14 +1,15 @@
 """What the commands have in common: their options and arguments, and how one is carried out."""
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from schemas.scenario import ModelEntry
     from stores.settings import Settings
 
@@ -38,13 +39,40 @@ TaskId = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.")]
-Model = Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")]
-ApiBase = Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible service for --model.")]
-ApiKeyEnv = Annotated[str | None, typer.Option(help="Environment variable that holds the key for --model.")]
-PriceOf = Annotated[str | None, typer.Option("--price", help="Dollars per million tokens, INPUT/OUTPUT: 0.25/2.")]
 Worker = Annotated[bool, typer.Option("--worker/--no-worker", help="Keep a worker beside the embedded server.")]
 By = Annotated[str | None, typer.Option(help="Who sends it.", show_default="the system's user")]
 Text = Annotated[str, typer.Argument(help="Reason, for the records.", show_default=False)]
+
+
+MODEL_OPTIONS = {
+    "model": Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")],
+    "api_base": Annotated[str | None, typer.Option(help="Address of an OpenAI-compatible service for --model.")],
+    "api_key_env": Annotated[str | None, typer.Option(help="Environment variable that holds the key for --model.")],
+    "price": Annotated[str | None, typer.Option(help="Dollars per million tokens, INPUT/OUTPUT: 0.25/2.")],
+}
+Override = tuple[str | None, ...]
+"""What the options of MODEL_OPTIONS say, in their order."""
+
+
+def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the MODEL_OPTIONS at the place of its parameter ``override``, which gets their values."""
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        own = {parameter.name: parameter.annotation} if parameter.name != "override" else {}
+        default = parameter.default if own else None
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, annotation in (own or MODEL_OPTIONS).items()
+        ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        override = tuple(given.pop(name) for name in MODEL_OPTIONS)
+        command(**given, override=override)
+
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    vars(run)["__signature__"] = inspect.Signature(parameters)  # what typer reads
+    return run
 
 
 @dataclass(frozen=True)
@@ -62,7 +90,7 @@ def carry_out(context: typer.Context, command: "Callable[[Settings], int]") -> N
     raise typer.Exit(reporting.carry_out(flags.home, command))
 
 
-def entry_of(*override: str | None) -> "ModelEntry | None":
+def entry_of(override: Override) -> "ModelEntry | None":
     """Return the model that the options name, or None. Raises BadInput."""
     from client import tiers
 

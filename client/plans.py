@@ -9,8 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from client import lines
+from client.embedded import wake_embedded
 from client.events import events_of
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Session, with_session
+from client.streams import say
 from schemas.base import rebuild
 from schemas.outcome import EXIT_VERIFIED
 from schemas.plan import PlanVersion, Step, StepStatus
@@ -69,13 +71,22 @@ def plans(settings: Settings, task_id: str, diff: bool, as_json: bool) -> int:
         for problem in found.missing:
             say(problem)
         versions = versions_of(found.events, view.state)
+        if not versions:
+            say(why_none(view.ended, not found.missing))
         if as_json:
             print("".join(f"{json.dumps(item, ensure_ascii=False)}\n" for item in _as_json(versions, diff)), end="")
         else:
-            print("\n".join(_lines(versions, diff, found.events)) or "no plan")
+            print("".join(f"{line}\n" for line in _lines(versions, diff, found.events)), end="")
         return EXIT_VERIFIED
 
     return with_session(settings, work)
+
+
+def why_none(ended: bool, all_known: bool) -> str:
+    """Return why there is no version to print of a task; ``all_known`` says whether all its events could be read."""
+    if not all_known:
+        return "no plan is known"
+    return "the task has ended without a plan" if ended else "there is no plan yet"
 
 
 def versions_of(events: Iterable[Event], state: AgentState | None = None) -> tuple[PlanVersion, ...]:

@@ -7,17 +7,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from temporalio.service import RPCError
-
 from client.problems import CommandError
-from client.session import say
+from client.streams import say
 from schemas.errors import Final, Retryable
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
-from stores.database import DatabaseRefused
 from stores.files import storage_problem
 from stores.settings import Settings, SettingsError, load_settings
-from stores.temporal import ServerUnreachable
-from stores.tracing import TelemetryUnavailable
 
 EXIT_INTERRUPTED = 130
 
@@ -39,6 +34,12 @@ def carry_out(home: Path | None, command: Callable[[Settings], int]) -> int:
 
 
 def _report(error: Exception, settings: Settings | None) -> int:
+    from temporalio.service import RPCError  # here: what a command has not imported it has not raised
+
+    from stores.database import DatabaseRefused
+    from stores.temporal import ServerUnreachable
+    from stores.tracing import TelemetryUnavailable
+
     if isinstance(error, OSError):
         error = storage_problem(error) or error
     if isinstance(error, CommandError):

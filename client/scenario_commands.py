@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from client.options import ApiBase, ApiKeyEnv, Json, Model, PriceOf, Scenario, carry_out, entry_of
+from client.options import Json, Override, Scenario, carry_out, entry_of, with_model_options
 
 scenario_app = typer.Typer(
     help="Check scenario files; print their schema, or the task's input.",
@@ -36,13 +36,11 @@ def scenario_schema(context: typer.Context) -> None:
 
 
 @scenario_app.command("input", epilog="Example: surefoot scenario input scenarios/hello-file.yaml > task.json")
+@with_model_options
 def scenario_input(
     context: typer.Context,
     scenario: Scenario,
-    model: Model = None,
-    api_base: ApiBase = None,
-    api_key_env: ApiKeyEnv = None,
-    price: PriceOf = None,
+    override: Override = (),
 ) -> None:
     """Print the workflow input that `submit` would send, for clients that do without Surefoot's code.
 
@@ -50,5 +48,4 @@ def scenario_input(
     """
     from client import checking
 
-    override = (model, api_base, api_key_env, price)
-    carry_out(context, lambda settings: checking.print_input(settings, scenario, entry_of(*override)))
+    carry_out(context, lambda settings: checking.print_input(settings, scenario, entry_of(override)))

@@ -4,17 +4,19 @@ import json
 import os
 import sys
 
-from client.embedded import child_environment, ensure_running, stop, worker_of
+from client.embedded import check, child_environment, ensure_running, stop, worker_of
 from client.problems import PrerequisiteError
 from schemas.outcome import EXIT_VERIFIED
+from stores.own_server import names_own_server
 from stores.settings import Settings
-from stores.temporal import names_own_server
 
 
 def up(settings: Settings, worker: bool, as_json: bool) -> int:
     """Start what is missing of the embedded server and say where it is."""
     if names_own_server():
         raise PrerequisiteError("Temporal's environment configuration names a server; there is nothing to start here")
+    if worker:
+        check(settings)
     server = ensure_running(settings, worker)
     running = worker_of(settings)
     if as_json:

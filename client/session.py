@@ -1,7 +1,6 @@
 """What a command needs to speak to tasks: a server that answers, the stores, and a typed client on both."""
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,14 +13,12 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 
-from client.embedded import ensure_running, server_of
-from client.problems import PrerequisiteError
 from client.tasks import Tasks
 from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
-from stores.temporal import connect, names_own_server
+from stores.temporal import connect
 from stores.tracing import stop_tracing
 
 Value = TypeVar("Value")
@@ -43,27 +40,6 @@ class Session:
     """Events of runs."""
     tasks: Tasks
     """Tasks as they are seen from outside."""
-
-
-def start_embedded(settings: Settings, worker: bool) -> None:
-    """Start what is missing of the embedded server, unless Temporal's own configuration names another one."""
-    if not names_own_server():
-        ensure_running(settings, worker)
-
-
-def wake_embedded(settings: Settings) -> None:
-    """Bring the embedded server of a home that has been used back, and say so.
-
-    A home whose server's file is lost has been used too: its archive can be read.
-
-    Raises PrerequisiteError where nothing was ever started, or it does not come up.
-    """
-    if names_own_server() or server_of(settings):
-        return
-    if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
-        raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
-    say("the embedded server is not running; starting it, without a worker (`surefoot up` starts one)")
-    ensure_running(settings, worker=False)  # looking at tasks does not set them going again
 
 
 def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:
@@ -110,8 +86,3 @@ async def polled(client: Client, queue: str, activities: bool = False) -> bool:
     described = await client.workflow_service.describe_task_queue(request)
     newest = max((poller.last_access_time.ToSeconds() for poller in described.pollers), default=0)
     return time.time() - newest < FRESH_POLL_SECONDS
-
-
-def say(text: str) -> None:
-    """Tell the person something that is not the command's result."""
-    print(f"surefoot: {text}", file=sys.stderr, flush=True)

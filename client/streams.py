@@ -1,4 +1,4 @@
-"""Standard output and error that take any text, whatever their encoding is."""
+"""Standard output and error: any text, whatever their encoding is, and what is not a command's result."""
 
 import io
 import sys
@@ -9,3 +9,8 @@ def accept_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def say(text: str) -> None:
+    """Tell the person something that is not the command's result."""
+    print(f"surefoot: {text}", file=sys.stderr, flush=True)

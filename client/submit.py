@@ -1,82 +1,23 @@
-"""From a scenario to a started task: everything is resolved and refused before anything starts."""
+"""How a task is started."""
 
 import os
-import socket
-from collections.abc import Mapping
 from datetime import timedelta
 
-from pydantic import ValidationError
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
-from client.problems import PrerequisiteError
-from client.scenarios import ScenarioError, ScenarioFile, load_rehearsal
-from client.tiers import Script, Tiers
 from schemas.base import clip
-from schemas.contract import TASK_WORKFLOW, WORKFLOW_TASK_TIMEOUT_SECONDS, SearchAttribute, workspace_queue
-from schemas.errors import SandboxUnavailable, SeedInvalid
+from schemas.contract import TASK_WORKFLOW, WORKFLOW_TASK_TIMEOUT_SECONDS, SearchAttribute
 from schemas.ids import task_id
 from schemas.outcome import Status
-from schemas.scenario import ModelEntry
 from schemas.state import TaskInput, TaskResult
 from schemas.task import TaskSpec
 from schemas.telemetry import Attribute, Operation
-from schemas.texts import BlobRef
-from schemas.workspace import WorkspaceKind, WorkspaceSpec
-from stores.artifacts import ArtifactStore
-from stores.sandbox_probe import probe_sandbox
-from stores.seeds import pack_seed
 from stores.settings import Settings
 from stores.temporal import register_search_attributes
 from stores.tracing import span
 
 SUMMARY_CHARACTERS = 200
-
-
-def freeze(
-    file: ScenarioFile,
-    settings: Settings,
-    artifacts: ArtifactStore,
-    override: ModelEntry | None = None,
-    environ: Mapping[str, str] = os.environ,
-) -> TaskSpec:
-    """Return the task with tiers, prices, script and seed resolved; ``override`` answers every tier instead.
-
-    Raises ScenarioError with every problem found, PrerequisiteError where a sandbox is asked for and none works.
-    """
-    scenario = file.scenario
-    if scenario.workspace.kind is WorkspaceKind.SANDBOX:
-        reason = probe_sandbox()
-        if reason:
-            raise PrerequisiteError(str(SandboxUnavailable(reason)))
-    tiers = Tiers(file, settings, _script(file, artifacts), override, environ)
-    models = tiers.resolve()
-    seed = _seed(file, artifacts)
-    if tiers.problems:
-        raise ScenarioError(tiers.problems)
-    try:
-        return TaskSpec(
-            name=scenario.name,
-            goal=scenario.goal,
-            instructions=scenario.instructions,
-            task_type=scenario.task_type,
-            requirements=scenario.requirements,
-            evaluator=scenario.evaluator,
-            bounds=scenario.bounds,
-            limits=scenario.limits.frozen_limits(),
-            models=models,
-            tools=tuple(tool.value for tool in scenario.tools),
-            secrets=scenario.secrets,
-            workspace=WorkspaceSpec(
-                kind=scenario.workspace.kind,
-                queue=workspace_queue(settings.queue_prefix, scenario.workspace.kind.value, socket.gethostname()),
-                seed=seed,
-                files=scenario.workspace.files,
-                limits=scenario.workspace.limits,
-            ),
-        )
-    except ValidationError as error:
-        raise ScenarioError([file.problem((), item["msg"]) for item in error.errors()]) from error
 
 
 async def start(client: Client, settings: Settings, spec: TaskSpec) -> WorkflowHandle[object, TaskResult]:
@@ -110,19 +51,3 @@ async def _start(
             ]
         ),
     )
-
-
-def _script(file: ScenarioFile, artifacts: ArtifactStore) -> Script | None:
-    if file.scenario.rehearsal is None:
-        return None
-    rehearsal = load_rehearsal(file.beside(file.scenario.rehearsal))
-    return Script(artifacts.put_text(rehearsal.model_dump_json()), rehearsal)
-
-
-def _seed(file: ScenarioFile, artifacts: ArtifactStore) -> BlobRef | None:
-    if file.scenario.workspace.seed is None:
-        return None
-    try:
-        return artifacts.put_bytes(pack_seed(file.beside(file.scenario.workspace.seed)))
-    except SeedInvalid as error:
-        raise ScenarioError([file.problem(("workspace", "seed"), str(error))]) from error

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from client.embedded import wake_embedded
 from client.problems import BadInput
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Session, with_session
+from client.streams import say
 from client.tasks import Tasks
 from schemas.messages import Note, SignalName
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED

@@ -12,13 +12,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from stores.files import exclusive_lock
-
-HEAD = "0001"
-"""The newest revision in ``stores/migrations``."""
+from stores.revisions import HEAD, revision_of_file
 
 BUSY_TIMEOUT_MS = 10_000
 MIGRATING_TIMEOUT_MS = 60_000
 READ_ONLY = {"surefoot_read_only": True}
+NO_DATABASE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 POSTGRES_POOL = {"pool_size": 5, "max_overflow": 7}  # its connections are few: a hundred for all workers together
 SQLITE_POOL = {"pool_size": 5, "max_overflow": 27}
@@ -88,13 +87,37 @@ def migrate(url: str) -> None:
     Cheap where nothing is to do. Raises DatabaseRefused, UnknownRevision, and LedgerUnavailable where the database
     does not answer or its file cannot be used.
     """
-    backend = make_url(url).get_backend_name()
-    try:
-        if backend == "postgresql":
+    with _told(url):
+        if make_url(url).get_backend_name() == "postgresql":
             _migrate_postgres(url)
         else:
             _migrate_sqlite(url, _path(url))
+
+
+def check_database(url: str) -> None:
+    """Say what ``migrate`` would raise, as far as that shows without writing: a command asks before it starts anything.
+
+    Raises DatabaseRefused, UnknownRevision, LedgerUnavailable.
+    """
+    with _told(url):
+        if make_url(url).get_backend_name() != "postgresql":
+            _refuse_unknown(url, revision_of_file(_path(url)))
+            return
+        with _engine(url) as engine, engine.connect() as connection:
+            _refuse_unknown(url, _revision(connection))
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Raise what the drivers raise as what it is to us."""
+    try:
+        yield
     except (OSError, sqlite3.Error, DBAPIError, PoolTimeout, StorageUnavailable) as error:
+        if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) in NO_DATABASE:
+            raise DatabaseRefused(
+                f"{shown(url)} is not a database that can be read: {error}. Put a backup in its place, or choose "
+                "another data folder with SUREFOOT_HOME or another database with SUREFOOT_DATABASE_URL."
+            ) from error
         raise unavailable(url, error) from error
 
 
@@ -144,11 +167,11 @@ def _open_postgres(url: URL, busy_timeout_ms: int) -> Engine:
 
 
 def _migrate_sqlite(url: str, path: Path) -> None:
-    if _revision_of_file(path) == HEAD:
+    if revision_of_file(path) == HEAD:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(path.with_name(path.name + ".lock")):
-        revision = _revision_of_file(path)
+        revision = revision_of_file(path)
         if revision == HEAD:
             return
         _refuse_unknown(url, revision)
@@ -178,10 +201,12 @@ def _migrate_postgres(url: str) -> None:
 
 
 def _refuse_unknown(url: str, revision: str | None) -> None:
+    if revision in (None, HEAD):
+        return
     from alembic.script import ScriptDirectory
 
     known = {script.revision for script in ScriptDirectory.from_config(_configuration()).walk_revisions()}
-    if revision is not None and revision not in known:
+    if revision not in known:
         raise UnknownRevision(shown(url), revision)
 
 
@@ -217,20 +242,6 @@ def _revision(connection: Connection) -> str | None:
     if connection.exec_driver_sql("SELECT to_regclass('alembic_version')").scalar() is None:
         return None
     row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").first()
-    return None if row is None else str(row[0])
-
-
-def _revision_of_file(path: Path) -> str | None:
-    """Return the revision that a file says, or None where there is no file or no schema in it."""
-    if not path.exists():
-        return None
-    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
-        try:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise
-            return None
     return None if row is None else str(row[0])
 
 

@@ -47,6 +47,17 @@ class WorkerRecord(Frozen):
     """The worker."""
 
 
+class WorkerRefusal(Frozen):
+    """Why a worker does not serve; it prints this on standard output, and ends."""
+
+    process: Process
+    """The worker."""
+    reason: str = Field(max_length=2000)
+    """What is wrong, and what to do."""
+    final: bool
+    """Whether waiting does not help, but only somebody who changes something."""
+
+
 class SupervisorRecord(Frozen):
     """The supervisor, from before it starts anything."""
 
@@ -56,6 +67,8 @@ class SupervisorRecord(Frozen):
     """The worker that it has started last, where it keeps one; polling once ``worker.json`` says so."""
     worker_failures: Count = 0
     """Starts of a worker in a row that ended before it polled."""
+    refusal: WorkerRefusal | None = None
+    """What the last one of them said; after a final one no other is started before somebody asks for it."""
 
 
 def process_of(pid: int) -> Process | None:

@@ -89,8 +89,8 @@ class Health(Frozen):
     """``host:port`` of ``/live`` and ``/ready``; an IPv6 address stands in brackets, port 0 is any free one."""
 
 
-SECTIONS: dict[str, type[Frozen]] = {"deployment": Deployment, "health": Health}
-"""Sections that hold nothing but texts: a build named 1.10 is not the number 1.1."""
+SECTIONS: dict[str, type[Frozen]] = {"deployment": Deployment, "health": Health, "telemetry": TelemetrySettings}
+"""Sections that have the same fields wherever they stand."""
 
 
 class Settings(Frozen):
@@ -207,8 +207,13 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             place = place.setdefault(parent, {})
             if not isinstance(place, dict):
                 raise SettingsError(f"{variable}: {parent} has a value of its own in another variable")
-        place[name] = text if parents and parents[0] in SECTIONS else _scalar(text)
+        place[name] = text if _is_text(parents, name) else _scalar(text)
     return found
+
+
+def _is_text(parents: list[str], name: str) -> bool:
+    """Whether only a text can stand there: a build named 1.10 is not the number 1.1."""
+    return parents[:1] not in (["tiers"], ["secrets"]) and [*parents, name] != ["telemetry", "content"]
 
 
 def _scalar(text: str) -> str | int | float | bool:
@@ -280,7 +285,7 @@ def _depth(data: Any, loc: tuple[str, ...]) -> int:
 def _allowed(parents: tuple[str, ...]) -> list[str]:
     if parents and parents[0] in SECTIONS:
         return sorted(SECTIONS[parents[0]].model_fields)
-    models: dict[int, type[BaseModel]] = {0: Settings, 1: TelemetrySettings, 2: TierSettings, 3: UsdPrice}
+    models: dict[int, type[BaseModel]] = {0: Settings, 2: TierSettings, 3: UsdPrice}
     if parents[:1] == ("secrets",):
         models[2] = SecretSource
     return sorted(models[len(parents)].model_fields)

@@ -1,10 +1,11 @@
 """What the effects of a chain add up to, by state."""
 
 from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from schemas.budget import Spend, add
 from schemas.effects import EffectState, LedgerTotals
@@ -14,18 +15,16 @@ METERS = tuple(Spend.model_fields)
 _SUMMED = ("reserved_microusd", *(f"spend_{meter}" for meter in METERS))
 
 
-def _counting(new: Any) -> Any:
+@cache  # building it costs several times as much as running it
+def _counting(dialect: str) -> Any:
+    """Return the statement that counts; of the dialects only the database's own is imported, which is loaded anyway."""
+    new = import_module(f"sqlalchemy.dialects.{dialect}").insert(CHAIN_SUMS)
     return new.on_conflict_do_update(
         index_elements=["first_run_id", "state"],
         set_={name: CHAIN_SUMS.c[name] + new.excluded[name] for name in ("effects", *_SUMMED)},
     )
 
 
-# built once: building it costs several times as much as running it
-_COUNT = {
-    "sqlite": _counting(sqlite.insert(CHAIN_SUMS)),
-    "postgresql": _counting(postgresql.insert(CHAIN_SUMS)),
-}
 _CHAIN = "chain"
 _TOTALS = select(CHAIN_SUMS).where(CHAIN_SUMS.c.first_run_id == bindparam(_CHAIN))
 
@@ -39,7 +38,7 @@ def move(connection: Connection, first_run_id: str, before: Mapping[Any, Any] | 
     """Count an effect as ``after`` and no longer as ``before``; both name state, reservation and spend."""
     counted = [(after, 1)] if before is None else [(before, -1), (after, 1)]
     connection.execute(
-        _COUNT[connection.dialect.name], [_counted(first_run_id, effect, sign) for effect, sign in counted]
+        _counting(connection.dialect.name), [_counted(first_run_id, effect, sign) for effect, sign in counted]
     )
 
 

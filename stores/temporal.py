@@ -3,13 +3,11 @@
 import asyncio
 import dataclasses
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
-from temporalio.common import SearchAttributeKey
 from temporalio.converter import (
     DataConverter,
     DefaultFailureConverterWithEncodedAttributes,
@@ -21,28 +19,16 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from schemas.contract import SearchAttribute
 from stores.artifacts import ArtifactStore
 from stores.offload import SignedConverter, artifact_storage
+from stores.own_server import OWN_CONFIGURATION, names_own_server
 from stores.payloads import SurefootPayloadConverter
 from stores.running import SERVER_FILE, ServerRecord, read_record
+from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.settings import Settings
 from stores.tracing import Mask, start_tracing, tracing_plugins
 
 CONNECT_TIMEOUT_SECONDS = 10
-OWN_CONFIGURATION = ("TEMPORAL_ADDRESS", "TEMPORAL_PROFILE", "TEMPORAL_CONFIG_FILE")
-"""Variables of Temporal's own environment configuration that name a server."""
-
-SEARCH_ATTRIBUTES: tuple[SearchAttributeKey[Any], ...] = (
-    SearchAttributeKey.for_keyword(SearchAttribute.STATUS.value),
-    SearchAttributeKey.for_keyword(SearchAttribute.OUTCOME.value),
-    SearchAttributeKey.for_keyword(SearchAttribute.REASON.value),
-    SearchAttributeKey.for_keyword(SearchAttribute.TASK_TYPE.value),
-    SearchAttributeKey.for_keyword(SearchAttribute.SITE.value),
-    SearchAttributeKey.for_keyword(SearchAttribute.POLICY.value),
-    SearchAttributeKey.for_bool(SearchAttribute.WAITING.value),
-    SearchAttributeKey.for_float(SearchAttribute.SPEND_USD.value),
-)
 
 
 class ServerUnreachable(Exception):
@@ -87,11 +73,6 @@ def _let_schemas_through(runner: WorkflowRunner | None) -> WorkflowRunner:
     sandbox = runner or SandboxedWorkflowRunner()
     restrictions = sandbox.restrictions.with_passthrough_modules("schemas", "rfc8785")
     return dataclasses.replace(sandbox, restrictions=restrictions)
-
-
-def names_own_server(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether Temporal's environment configuration names a server, so that the embedded one is not used."""
-    return any(environ.get(variable) for variable in OWN_CONFIGURATION)
 
 
 async def connect(settings: Settings, mask: Mask = str) -> Client:

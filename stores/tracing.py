@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from temporalio.plugin import SimplePlugin
-
 from schemas.telemetry import GENAI_CONVENTIONS, TRACER, Attribute
 from stores.settings import Settings
 
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as OpenTelemetrySpan
     from opentelemetry.trace import Tracer
     from temporalio.contrib.opentelemetry import ReplaySafeTracerProvider
+    from temporalio.plugin import SimplePlugin
 
 EXPORT_TIMEOUT_SECONDS = 5.0
 FLUSH_SECONDS = 2.0  # at the end of a process; what a slow receiver has not taken by then is lost
@@ -87,10 +86,7 @@ def start_tracing(settings: Settings, mask: Mask) -> None:
     telemetry = settings.telemetry
     if telemetry.otlp_endpoint is None or _tracing is not None:
         return
-    if not can_trace():
-        raise TelemetryUnavailable(
-            "telemetry.otlp_endpoint is set, but OpenTelemetry is not installed here; install it: make setup"
-        )
+    check_tracing(settings)
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -110,6 +106,14 @@ def start_tracing(settings: Settings, mask: Mask) -> None:
     _tracing = _Tracing(tracer, provider, telemetry.content, mask)
 
 
+def check_tracing(settings: Settings) -> None:
+    """Raise TelemetryUnavailable where the settings ask for traces and OpenTelemetry is not installed."""
+    if settings.telemetry.otlp_endpoint is not None and not can_trace():
+        raise TelemetryUnavailable(
+            "telemetry.otlp_endpoint is set, but OpenTelemetry is not installed here; install it: make setup"
+        )
+
+
 def can_trace() -> bool:
     """Whether OpenTelemetry is installed here."""
     try:
@@ -123,7 +127,7 @@ def tracing_on() -> bool:
     return _tracing is not None
 
 
-def tracing_plugins() -> list[SimplePlugin]:
+def tracing_plugins() -> "list[SimplePlugin]":
     """Return what carries a trace through Temporal: from client to workflow to activity, replay-safe."""
     if _tracing is None:
         return []

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,6 +87,12 @@ async def _first_of(*waits: Awaitable[object]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel ``task`` and wait for its end."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 def rotate(path: Path) -> None:
     """Make room for a new log: one over the size limit becomes ``.1``, the older ones move on."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,3 +102,21 @@ def rotate(path: Path) -> None:
         older = path.with_name(f"{path.name}.{number - 1}") if number > 1 else path
         if older.exists():
             older.replace(path.with_name(f"{path.name}.{number}"))
+
+
+async def drain(stream: asyncio.StreamReader, path: Path) -> None:
+    """Keep the pipe of a program empty; what it says goes to its log."""
+    while data := await stream.read(65_536):
+        with path.open("ab") as output:
+            output.write(data)
+
+
+@contextlib.contextmanager
+def log_file(path: Path) -> Iterator[int]:
+    """Open a log for a program that starts; yield its descriptor."""
+    rotate(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

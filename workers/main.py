@@ -1,7 +1,7 @@
 """A worker process: ``python -m workers.main [--role all|home|workspace] [--without-litellm]``.
 
-It prints one line of JSON on standard output once it polls, and logs JSON lines on standard error. SIGTERM and SIGINT
-stop it gracefully: what runs is interrupted after a few seconds and recorded as that.
+It prints one line of JSON on standard output once it polls, or why it does not, and logs JSON lines on standard error.
+SIGTERM and SIGINT stop it gracefully: what runs is interrupted after a few seconds and recorded as that.
 """
 
 import argparse
@@ -18,13 +18,15 @@ from importlib.util import find_spec
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.model.port import Gateway, Gateways
+from activities.model.port import Deferred, Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
+from schemas.base import clip
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import PATIENCE_SECONDS, ArtifactStore
 from stores.database import DatabaseRefused
 from stores.ledger import Ledger
+from stores.running import WorkerRefusal, this_process
 from stores.secrets import Secrets, worker_secrets
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
@@ -36,14 +38,12 @@ from workers.telemetry import start_runtime
 
 log = logging.getLogger("surefoot.worker")
 
-WITHOUT_LITELLM = """serve rehearsed models only, and start faster. Give such a worker a queue of its own: calls of real
-models reach it as well, and it leaves them to their next attempt"""
+WITHOUT_LITELLM = """serve rehearsed models only. Give such a worker a queue of its own: calls of real models
+reach it as well, and it leaves them to their next attempt"""
 
-REFUSALS = (
-    *(SettingsError, ServerUnreachable, TelemetryUnavailable, HealthAddressUnusable),
-    *(DatabaseRefused, LedgerUnavailable, StorageUnavailable),
-)
-"""What keeps a worker from starting; each says what to do about it."""
+FINAL = (SettingsError, TelemetryUnavailable, HealthAddressUnusable, DatabaseRefused)
+REFUSALS = (*FINAL, ServerUnreachable, LedgerUnavailable, StorageUnavailable)
+"""What keeps a worker from starting; each says what to do about it. To wait does not help against a final one."""
 
 
 class Serves(StrEnum):
@@ -54,7 +54,7 @@ class Serves(StrEnum):
     WORKSPACE = "workspace"
 
 
-def make_parts(settings: Settings, model: Gateway | None, secrets: Secrets | None = None) -> Parts:
+def make_parts(settings: Settings, model: Gateway | Deferred | None, secrets: Secrets | None = None) -> Parts:
     """Open the stores, and choose who answers for models. What ``secrets`` knows is masked in all of it.
 
     Raises LedgerUnavailable, DatabaseRefused.
@@ -70,13 +70,17 @@ def learn(secrets: Secrets) -> None:
         log.warning("%s", problem)
 
 
-def load_model_gateway(secrets: Secrets | None = None) -> Gateway | None:
-    """Import LiteLLM, which takes seconds, before polling starts; None where it is not installed."""
+def model_gateway(secrets: Secrets | None = None) -> Deferred | None:
+    """Return the adapter to models, which imports LiteLLM at its first request; None where it is not installed."""
     if find_spec("litellm") is None:
         return None
-    from activities.model.litellm_gateway import LiteLlmGateway
 
-    return LiteLlmGateway(secrets=secrets)
+    def make() -> Gateway:
+        from activities.model.litellm_gateway import LiteLlmGateway
+
+        return LiteLlmGateway(secrets=secrets)
+
+    return Deferred(make)
 
 
 async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
@@ -122,10 +126,12 @@ def main() -> int:
         start_runtime(settings)
         learn(secrets)
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
-        parts = make_parts(settings, load_model_gateway(secrets) if asks_models else None, secrets)
+        parts = make_parts(settings, model_gateway(secrets) if asks_models else None, secrets)
         asyncio.run(serve(settings, parts, flags.role))
     except REFUSALS as error:
         sys.stderr.write(f"{error}\n")
+        refusal = WorkerRefusal(process=this_process(), reason=clip(str(error), 2000), final=isinstance(error, FINAL))
+        sys.stdout.write(refusal.model_dump_json() + "\n")
         return EXIT_PREREQUISITE
     finally:
         stop_tracing()

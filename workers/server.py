@@ -16,8 +16,8 @@ from pydantic import Field
 from schemas.base import Frozen
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.running import read_record, write_record
+from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.settings import LogLevel, Settings, SettingsError, load_settings
-from stores.temporal import SEARCH_ATTRIBUTES
 
 PORTS_FILE = "ports.json"
 HOST = "127.0.0.1"

@@ -17,6 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from pydantic import ValidationError
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import ConnectConfig, RPCError, ServiceClient
@@ -33,15 +34,16 @@ from stores.running import (
     ServerRecord,
     SupervisorRecord,
     WorkerRecord,
+    WorkerRefusal,
     is_alive,
     process_of,
     read_record,
     this_process,
     write_record,
 )
+from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.settings import Settings, SettingsError, load_settings
-from stores.temporal import SEARCH_ATTRIBUTES
-from workers.kept import GaveUp, Kept, log, rotate
+from workers.kept import GaveUp, Kept, cancelled, drain, log, log_file
 from workers.server import HOST, Ports, ServerMissing, choose_ports, find_server, server_command
 
 NAMESPACE = "default"
@@ -52,6 +54,10 @@ CHECK_EVERY_SECONDS = 5.0
 CHECK_TIMEOUT_SECONDS = 5.0
 MISSED_CHECKS = 6  # a loaded machine may miss some; a hung server misses all
 FAILED_SERVER_STARTS = 4
+
+
+class WorkerRefused(Exception):
+    """The worker cannot serve before somebody changes something."""
 
 
 class Supervisor:
@@ -85,7 +91,7 @@ class Supervisor:
             await asyncio.wait((server, worker, stop), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (worker, server):  # in this order: a stopping worker still reports to the server
-                await _cancelled(task)
+                await cancelled(task)
             stop.cancel()
         for task in (server, worker):
             if not task.cancelled() and task.exception():
@@ -112,7 +118,7 @@ class Supervisor:
         async def spawn() -> asyncio.subprocess.Process:
             ports[:] = [choose_ports(self._run_dir)]
             command = server_command(self._program, self._settings, ports[0])
-            with _log_file(self._settings.logs_dir / "server.log") as output:
+            with log_file(self._settings.logs_dir / "server.log") as output:
                 return await asyncio.create_subprocess_exec(
                     *command, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
                 )
@@ -143,15 +149,20 @@ class Supervisor:
         return Kept("server", spawn, attend, over, failed, SERVER_GRACE_SECONDS)
 
     async def _keep_worker(self) -> None:
-        await self._worker_wanted.wait()
-        await self._serving.wait()
-        await self._worker().run()
+        while True:
+            await self._worker_wanted.wait()
+            self._worker_wanted.clear()
+            await self._serving.wait()
+            try:
+                await self._worker().run()
+            except WorkerRefused as refused:
+                log.error("no worker is started before somebody asks for one: %s", refused)
 
     def _worker(self) -> Kept:
         path = self._settings.logs_dir / "worker.log"
 
         async def spawn() -> asyncio.subprocess.Process:
-            with _log_file(path) as output:
+            with log_file(path) as output:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "workers.main"),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -166,11 +177,12 @@ class Supervisor:
             if process.stdout is None:
                 raise RuntimeError("the worker was started without a pipe")
             first = await process.stdout.readline()
-            found = process_of(process.pid)
-            if first and found:
+            found, refusal = process_of(process.pid), _refusal(first)
+            self._note(refusal=refusal)
+            if first and found and refusal is None:
                 write_record(self._run_dir / WORKER_FILE, WorkerRecord(process=found))
                 ready()
-            await _drain(process.stdout, path)
+            await drain(process.stdout, path)
             await process.wait()
 
         def over() -> None:
@@ -178,13 +190,18 @@ class Supervisor:
 
         def failed(times: int) -> None:
             self._note(worker=None, worker_failures=times)
+            if self._record.refusal and self._record.refusal.final:
+                raise WorkerRefused(self._record.refusal.reason)
 
         return Kept("worker", spawn, attend, over, failed, WORKER_GRACE_SECONDS)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+def _refusal(line: bytes) -> WorkerRefusal | None:
+    """Return the refusal that a worker's first line is, or None where it is none."""
+    try:
+        return WorkerRefusal.model_validate_json(line)
+    except ValidationError:
+        return None
 
 
 async def _until_serving(address: str) -> ServiceClient | None:
@@ -216,23 +233,6 @@ async def _answers(check: Awaitable[bool]) -> bool:
         return await asyncio.wait_for(check, CHECK_TIMEOUT_SECONDS)
     except (RPCError, TimeoutError):
         return False
-
-
-async def _drain(stream: asyncio.StreamReader, path: Path) -> None:
-    """Keep the worker's pipe empty; what it says goes to its log."""
-    while data := await stream.read(65_536):
-        with path.open("ab") as output:
-            output.write(data)
-
-
-@contextlib.contextmanager
-def _log_file(path: Path) -> Iterator[int]:
-    rotate(path)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _servers_on(database: Path) -> list[Process]:

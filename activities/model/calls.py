@@ -85,7 +85,7 @@ class ModelCalls:
         build: Callable[[Answered], Built],
         stop: asyncio.Event,
     ) -> Built:
-        gateway = self._gateways.of(request.choice)
+        gateway = await self._gateways.of(request.choice)  # before the claim: it may take seconds
         begun = await asyncio.to_thread(self._begin, request, schema)
         settle = begun.settle or await self._send(request, begun, gateway, stop)
         return await asyncio.to_thread(lambda: build(replace(settle(), evidence=begun.prompt.evidence)))

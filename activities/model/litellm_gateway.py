@@ -20,7 +20,8 @@ MAX_TOKENS_COUNTED = 10**9  # more is no count but nonsense
 def load() -> Any:
     """Import LiteLLM without network call and without reading ``.env``, and return the module.
 
-    It takes about three seconds: a worker calls this before it polls, or heartbeats would stop meanwhile.
+    It takes about three seconds: a worker calls this in a thread. It holds the interpreter for half a second at most,
+    so that heartbeats get through.
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches its price map at import
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it loads .env from the working directory

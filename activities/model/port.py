@@ -1,12 +1,16 @@
 """The port to models: one completion is one request to one provider."""
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from schemas.errors import ModelUnreachable
 from schemas.models import ModelChoice, Node
 from schemas.pricing import Usage
+
+log = logging.getLogger("surefoot.model")
 
 
 @dataclass(frozen=True)
@@ -55,21 +59,45 @@ class Gateway(Protocol):
         ...
 
 
+class Deferred:
+    """An adapter that is made when the first request needs it, once for all that wait for it; that may take seconds."""
+
+    def __init__(self, make: Callable[[], Gateway]) -> None:
+        """Call ``make`` in a thread, so that heartbeats go on meanwhile."""
+        self._make = make
+        self._making: asyncio.Task[Gateway] | None = None
+
+    async def get(self) -> Gateway:
+        """Return the adapter. Raises what ``make`` raises; the next request tries again then."""
+        if self._making is None or (self._making.done() and self._making.exception() is not None):
+            self._making = asyncio.create_task(asyncio.to_thread(self._make))
+        return await asyncio.shield(self._making)  # whoever gives up takes it from nobody else
+
+
 @dataclass(frozen=True)
 class Gateways:
     """The adapters of this worker."""
 
     rehearsed: Gateway
-    models: Gateway | None
+    models: Gateway | Deferred | None
     """None where the worker was set up without LiteLLM."""
 
-    def of(self, choice: ModelChoice) -> Gateway:
-        """Return the adapter that answers for ``choice``.
+    async def of(self, choice: ModelChoice) -> Gateway:
+        """Return the adapter that answers for ``choice``, ready to send.
 
-        Raises ModelUnreachable where there is none: another worker on the queue may have it.
+        Raises ModelUnreachable where there is none that works: another worker on the queue may have it.
         """
         if choice.rehearsed:
             return self.rehearsed
         if self.models is None:
             raise ModelUnreachable(f"{choice.model}: this worker has no model adapter; install it with `make setup`")
-        return self.models
+        if not isinstance(self.models, Deferred):
+            return self.models
+        try:
+            return await self.models.get()
+        except Exception as error:  # a broken installation may raise anything while it is imported
+            log.exception("the model adapter does not load")
+            raise ModelUnreachable(
+                f"{choice.model}: the model adapter of this worker does not load "
+                f"({type(error).__name__}: {error}); install it anew with `make setup`"
+            ) from error

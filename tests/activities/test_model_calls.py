@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.model.calls import MAX_RAW_CHARACTERS
 from activities.model.litellm_gateway import LiteLlmGateway
-from activities.model.port import Gateways
+from activities.model.port import Deferred, Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
 from activities.nodes import ModelNodes
 from schemas.base import rebuild
@@ -147,6 +148,58 @@ def test_a_worker_without_an_adapter_leaves_the_call_to_another_one(bench: Model
     assert (raised.value.type, raised.value.non_retryable) == ("ModelUnreachable", False)
     stub.script = lambda asked: Behaviour(content=YES)
     assert run_activity(bench.nodes.validate_plan_step, request).verdict is not None
+
+
+def deferring(bench: ModelBench, make: Callable[[], Gateway]) -> ModelNodes:
+    """Return the activities of a worker whose adapter is made at its first request."""
+    rehearsed = RehearsedGateway(bench.artifacts, bench.logs / "rehearsed-model.jsonl")
+    return ModelNodes(Gateways(rehearsed=rehearsed, models=Deferred(make)), bench.ledger, bench.artifacts)
+
+
+def test_an_adapter_is_made_once_before_any_claim_and_heartbeats_go_on_meanwhile(
+    bench: ModelBench, stub: ModelStub, gateway: LiteLlmGateway
+) -> None:
+    stub.script = lambda asked: Behaviour(content=YES)
+    beaten, made = threading.Event(), []
+
+    def make() -> Gateway:
+        made.append((beaten.wait(30), bench.ledger.rows(CHAIN)))
+        return gateway
+
+    nodes = deferring(bench, make)
+
+    async def one(seq: int) -> VerdictReply:
+        environment = ActivityEnvironment()
+        environment.on_heartbeat = lambda *_details: beaten.set()
+        request = bench.request(Node.VALIDATE_PLAN_STEP, bench.choice(stub.url), seq, SEEN)
+        return await environment.run(nodes.validate_plan_step, request)
+
+    async def both() -> list[VerdictReply]:
+        return list(await asyncio.gather(one(1), one(2)))
+
+    assert [reply.receipt.status for reply in run(both())] == [CallStatus.ANSWERED] * 2
+    assert made == [(True, [])]
+
+
+def test_an_adapter_that_does_not_load_leaves_the_call_to_another_worker_and_is_tried_again(
+    bench: ModelBench, stub: ModelStub, gateway: LiteLlmGateway
+) -> None:
+    stub.script = lambda asked: Behaviour(content=YES)
+    parts: list[Gateway] = []
+
+    def make() -> Gateway:
+        if not parts:
+            raise ImportError("half an installation")
+        return parts[0]
+
+    nodes = deferring(bench, make)
+    request = bench.request(Node.VALIDATE_PLAN_STEP, bench.choice(stub.url), 1, SEEN)
+    with pytest.raises(ApplicationError, match=r"half an installation.*make setup") as raised:
+        run_activity(nodes.validate_plan_step, request)
+    assert (raised.value.type, raised.value.non_retryable) == ("ModelUnreachable", False)
+    assert bench.ledger.rows(CHAIN) == []
+    parts.append(gateway)
+    assert run_activity(nodes.validate_plan_step, request).receipt.status is CallStatus.ANSWERED
 
 
 def test_an_intent_left_by_a_dead_attempt_is_charged_and_never_sent_again(bench: ModelBench, stub: ModelStub) -> None:

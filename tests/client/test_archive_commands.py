@@ -155,10 +155,27 @@ def test_a_terminated_run_is_called_that_and_leaves_what_it_can(surefoot: Surefo
     assert "propose_action" in out, "the ledger still has its effects"
     code, out, err = surefoot.ask("events", task_id)
     assert (code, out) == (EXIT_VERIFIED, "")
-    assert "the events of it are not in the archive" in err
+    assert "its events are not in the archive" in err
+    code, out, err = surefoot.ask("plans", task_id)
+    assert (code, out) == (EXIT_VERIFIED, "")
+    assert "no plan is known" in err
     assert surefoot.ask("watch", task_id)[0] == EXIT_FAILED
     assert surefoot.ask("events", "task-nobody")[0] == EXIT_BAD_INPUT
     assert eventually(lambda: processes_with(token) == [], 60)
+
+
+def test_a_task_without_a_plan_says_why_there_is_none(surefoot: Surefoot, tmp_path: Path) -> None:
+    models = "workspace: {kind: local}\nmodels: {default: rehearsed}\nrehearsal: script.yaml\n"
+    task_id = surefoot.submit(write_scenario(tmp_path, HEAD + models, f"delay_seconds: 10\n{SCRIPT % 'true'}"))
+    for flags in ([], ["--diff"], ["--json"]):
+        code, out, err = surefoot.ask("plans", task_id, *flags)
+        assert (code, out) == (EXIT_VERIFIED, "")
+        assert "there is no plan yet" in err
+    assert surefoot.ask("cancel", task_id)[0] == EXIT_VERIFIED
+    assert surefoot.ask("watch", task_id)[0] == EXIT_CANCELLED
+    code, out, err = surefoot.ask("plans", task_id)
+    assert (code, out) == (EXIT_VERIFIED, "")
+    assert "the task has ended without a plan" in err
 
 
 @pytest.mark.parametrize(

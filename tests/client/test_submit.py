@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from client.freezing import freeze
 from client.scenarios import ScenarioError, load
-from client.submit import freeze
 from schemas.models import Tier
 from schemas.pricing import Price
 from schemas.rehearsal import Rehearsal

@@ -13,8 +13,8 @@ import yaml
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
+from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.settings import PREFIX, Settings
-from stores.temporal import SEARCH_ATTRIBUTES
 from tests.deploy.validators import DEPLOY
 from tests.support.server import DevServer, client_of
 from workers.health import CHECK_SECONDS

@@ -45,22 +45,28 @@ def environment(home: Path) -> dict[str, str]:
     return {**kept, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "SUREFOOT_HOME": str(home)}
 
 
+def printed(command: list[str], folder: Path, home: Path, seconds: int) -> str:
+    """Return what a command that succeeds prints; nobody types anything into it."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_every_command_of_a_page_runs(page: str, home: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
-    done = subprocess.run(
-        ["bash", "-c", script(page, tmp_path)],
-        cwd=tmp_path,
-        env=environment(home),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=880,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    printed(["bash", "-c", script(page, tmp_path)], tmp_path, home, 880)
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS)
@@ -124,22 +130,11 @@ def test_every_counter_and_every_alert_is_explained() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "client.demo"],
-        cwd=ROOT,
-        env=environment(tmp_path),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    said = re.sub(r"\d+", "0", printed([sys.executable, "-m", "client.demo"], ROOT, tmp_path, 280))
     sample = next(block.text for block in blocks("README.md") if block.language == "text")
-    printed = re.sub(r"\d+", "0", done.stdout)
     for line in sample.splitlines():
         parts = [re.escape(part) for part in re.sub(r"\d+", "0", line).split("…")]
-        assert re.search(f"^{'.*'.join(parts)}$", printed, re.MULTILINE), f"the demo prints no line as: {line}"
+        assert re.search(f"^{'.*'.join(parts)}$", said, re.MULTILINE), f"the demo prints no line as: {line}"
 
 
 def test_the_plain_client_of_the_readme_imports_nothing_of_ours() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
+from client.freezing import freeze
 from client.scenarios import load
-from client.submit import freeze
 from client.submit import start as submit
 from schemas.checks import CommandCheck, Requirement
 from schemas.outcome import OutcomeKind, StopReason

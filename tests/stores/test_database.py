@@ -13,8 +13,9 @@ from alembic.script import ScriptDirectory
 
 from schemas.effects import OpenedAs
 from schemas.errors import LedgerUnavailable
-from stores.database import HEAD, DatabaseRefused, UnknownRevision, migrate, open_database, shown
+from stores.database import DatabaseRefused, UnknownRevision, migrate, open_database, shown
 from stores.ledger import Ledger
+from stores.revisions import HEAD
 from stores.tables import METADATA
 from tests.stores.intents import ROOT, finish, intent, start, tell, wait_for_line
 from tests.support.postgres import PASSWORD, PostgresServer
@@ -90,7 +91,7 @@ def test_only_an_absolute_path_or_postgresql_is_accepted() -> None:
 
 def test_a_file_that_is_no_database_and_a_folder_that_cannot_be_made_are_named(tmp_path: Path) -> None:
     (tmp_path / "surefoot.db").write_bytes(b"no database " * 100)
-    with pytest.raises(LedgerUnavailable, match=r"surefoot\.db cannot be used: file is not a database.*writable"):
+    with pytest.raises(DatabaseRefused, match=r"surefoot\.db is not a database that can be read: file is not a data"):
         migrate(f"sqlite:///{tmp_path}/surefoot.db")
     with pytest.raises(LedgerUnavailable, match=r"below/x\.db cannot be used"):
         migrate(f"sqlite:///{tmp_path}/surefoot.db/below/x.db")

@@ -22,14 +22,13 @@ from temporalio.worker import Replayer, Worker
 from schemas.errors import ArtifactMissing
 from schemas.texts import BlobRef
 from stores.artifacts import ArtifactStore
+from stores.own_server import OWN_CONFIGURATION, names_own_server
 from stores.running import SERVER_FILE
+from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.temporal import (
-    OWN_CONFIGURATION,
-    SEARCH_ATTRIBUTES,
     ServerUnreachable,
     connect,
     data_converter,
-    names_own_server,
     register_search_attributes,
     surefoot_plugin,
 )

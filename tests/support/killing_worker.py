@@ -17,7 +17,7 @@ from schemas.effects import EffectResult, Intent, LedgerTotals, Opened, OpenedAs
 from stores.ledger import Ledger
 from stores.settings import load_settings
 from workers.logs import log_json
-from workers.main import Serves, load_model_gateway, make_parts, serve
+from workers.main import Serves, make_parts, model_gateway, serve
 from workers.roles import Parts
 from workers.telemetry import start_runtime
 
@@ -78,7 +78,7 @@ def main() -> None:
     settings = load_settings()
     log_json(settings.log_level)
     start_runtime(settings)
-    model = None if "--without-litellm" in sys.argv else load_model_gateway()
+    model = None if "--without-litellm" in sys.argv else model_gateway()
     parts = make_parts(settings, model)
     killer = Killer(**json.loads(os.environ["KILL"]))
     parts = Parts(

@@ -119,7 +119,7 @@ class WorkerProcess:
         line = self._process.stdout.readline()
         assert line, self._log.read_text()[-3000:]
         self.said = json.loads(line)
-        assert self.said["ready"]
+        assert self.said.get("ready"), self.said
 
     def kill(self) -> None:
         """SIGKILL."""
