@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecution
 
 from client import lines, live
 from client.events import events_of
 from client.session import Session, say, wake_embedded, with_session
-from client.tasks import TERMINATED, TaskView
+from client.tasks import TaskView
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
 from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
@@ -21,6 +21,7 @@ from stores.artifacts import ArtifactStore
 from stores.records import EffectRow, RunRow
 from stores.settings import Settings
 from stores.temporal import SEARCH_ATTRIBUTES
+from stores.unrecorded import FROM_OUTSIDE
 
 SHOWN_EFFECTS = 30
 EXCERPT_LINES = 12
@@ -71,8 +72,8 @@ def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
     said = item.typed_search_attributes
     status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
     ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
-    if item.status is WorkflowExecutionStatus.TERMINATED:  # what it published last is not how it ended
-        status, reason = OutcomeKind.FAILED.value, TERMINATED
+    if item.status in FROM_OUTSIDE:  # what it published last is not how it ended
+        status, reason = OutcomeKind.FAILED.value, FROM_OUTSIDE[item.status]
     label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
     usd = said.get(keys[SearchAttribute.SPEND_USD])
     return _listing(item.id, label, item.start_time.isoformat(timespec="seconds")[:19], usd)

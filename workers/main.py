@@ -32,6 +32,7 @@ from stores.tracing import TelemetryUnavailable, stop_tracing
 from workers.health import Health, HealthAddressUnusable, checks_of, served
 from workers.logs import log_json
 from workers.roles import Parts, home_worker, workspace_workers
+from workers.sweeping import sweeping
 from workers.telemetry import start_runtime
 
 log = logging.getLogger("surefoot.worker")
@@ -90,10 +91,12 @@ async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
     workers = _workers(client, settings, parts, serves)
     health = Health(checks_of(client, workers, parts.ledger))
     said = {"ready": True, "pid": os.getpid(), "queues": [worker.task_queue for worker in workers]}
-    async with contextlib.AsyncExitStack() as probes:
+    async with contextlib.AsyncExitStack() as beside:
         if settings.health:
-            said["health"] = await probes.enter_async_context(served(health, settings.health.address))
+            said["health"] = await beside.enter_async_context(served(health, settings.health.address))
         running = [asyncio.create_task(worker.run()) for worker in workers]
+        if serves is not Serves.WORKSPACE:
+            await beside.enter_async_context(sweeping(client, settings, parts))
         sys.stdout.write(json.dumps(said) + "\n")
         sys.stdout.flush()
         stopping = asyncio.create_task(stop.wait())
