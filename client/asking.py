@@ -11,6 +11,7 @@ from client import lines, live
 from client.events import events_of
 from client.session import Session, say, wake_embedded, with_session
 from client.tasks import TaskView
+from schemas.base import counted
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
 from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
@@ -146,7 +147,7 @@ def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts
         yield from _state_lines(view.state, artifacts, view.ended)
     yield from _effect_lines(effects)
     if events:
-        yield f"last {len(events)} events; `surefoot events {view.id}` has all"
+        yield f"last {counted(len(events), 'event')}; `surefoot events {view.id}` has all"
         yield from (f"  {lines.event_line(event)}" for event in events)
     if view.ended:
         yield from lines.ending_lines(view)
@@ -208,4 +209,4 @@ def _text(
     shown = found if limit is None else found[:limit]
     yield from (f"{indent}{line}" for line in shown)
     if len(shown) < len(found):
-        yield f"{indent}… {len(found) - len(shown)} more lines in sha256:{ref.sha256}"
+        yield f"{indent}… {counted(len(found) - len(shown), 'more line')} in sha256:{ref.sha256}"

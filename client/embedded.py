@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from client.problems import PrerequisiteError
+from schemas.base import counted
 from stores.files import exclusive_lock
 from stores.running import (
     SERVER_FILE,
@@ -178,7 +179,7 @@ def _wait_for(
         if started is not None and started.poll() is not None:
             raise _not_up(settings, name, f"the supervisor ended with code {started.returncode}")
         if name == "worker" and supervisor and supervisor.worker_failures >= FAILED_WORKER_STARTS:
-            raise _not_up(settings, name, f"it ended {supervisor.worker_failures} times before it polled")
+            raise _not_up(settings, name, f"it ended {counted(supervisor.worker_failures, 'time')} before it polled")
         time.sleep(POLL_SECONDS)
     raise _not_up(settings, name, f"nothing after {STARTING_SECONDS:g} s")
 

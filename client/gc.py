@@ -16,6 +16,7 @@ from client.embedded import server_of, supervisor_of, worker_of
 from client.histories import Found, Unsearchable, content, references
 from client.problems import BadInput, PrerequisiteError
 from client.session import Session, wake_embedded, with_session
+from schemas.base import counted
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
@@ -129,8 +130,9 @@ def _may_live_elsewhere(chain: UnendedChain, found: Found, since: datetime) -> b
 def _held_back(lost: list[UnendedChain]) -> str:
     some = ", ".join(chain.workflow_id for chain in lost[:NAMED_RUNS]) + (" …" if len(lost) > NAMED_RUNS else "")
     return (
-        f"no artifact was removed: {len(lost)} run(s) without a recorded end are unknown to this Temporal and may go "
-        f"on at another one ({some}); they no longer count once their last effect is older than --older-than"
+        f"no artifact was removed: this Temporal does not know of {counted(len(lost), 'run')} without a recorded end, "
+        f"which may go on at another one ({some}); such a run no longer counts once its last effect is older than "
+        "--older-than"
     )
 
 
@@ -217,7 +219,9 @@ def _lines(swept: Swept) -> Iterator[str]:
     size = f"{swept.artifact_bytes / 1e6:,.1f} MB"
     kept = f"{swept.artifacts_kept} are needed, {swept.artifacts_young} were put within the last day"
     if swept.recorded:
-        yield f"recorded     {len(swept.recorded)} that ended without a record" + _names(swept.recorded)
+        yield f"recorded     {counted(len(swept.recorded), 'task')} that had ended without a record" + _names(
+            swept.recorded
+        )
     yield f"artifacts    {verb} {swept.artifacts} ({size}); {kept}" if not swept.held_back else swept.held_back
     yield f"workspaces   {verb} {len(swept.workspaces)}" + _names(swept.workspaces)
     yield f"logs         {verb} {len(swept.logs)}" + _names(swept.logs)

@@ -70,7 +70,7 @@ def test_a_run_that_temporal_has_forgotten_tells_everything_as_before(surefoot: 
     assert_each_action_has_one_observation(events)
     assert "STOPPED_INCOMPLETE(max_plan_versions)" in events[-1].text
     assert "v1.s1 → v2.s1 Write it → Write it otherwise" in before[1][1]
-    assert "replanned because v1.s1 is not done after 1 iterations" in before[1][1]
+    assert "replanned because v1.s1 is not done after 1 iteration:" in before[1][1]
     assert parsed(before[2][1])[1]["changes"] == [{"change": "failed", "before": "v1.s1", "after": "v2.s1"}]
 
     with_client(surefoot.settings, task_id, forget)

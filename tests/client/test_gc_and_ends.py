@@ -63,7 +63,7 @@ def test_gc_records_a_terminated_run_which_then_tells_everything_for_good(surefo
     assert surefoot.state(task_id)["events"][-1]["kind"] == "action", "a dry run writes nothing"
     code, out, err = surefoot.ask("gc")
     assert (code, err) == (EXIT_VERIFIED, "")
-    assert f"recorded     1 that ended without a record\n  {task_id}" in out
+    assert f"recorded     1 task that had ended without a record\n  {task_id}" in out
     assert "recorded" not in surefoot.ask("gc")[1]
 
     with_client(surefoot.settings, task_id, forget)
