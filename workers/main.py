@@ -24,6 +24,7 @@ from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import PATIENCE_SECONDS, ArtifactStore
 from stores.database import DatabaseRefused
+from stores.files import check_own
 from stores.ledger import Ledger
 from stores.secrets import Secrets, worker_secrets
 from stores.settings import Settings, SettingsError, load_settings
@@ -124,6 +125,7 @@ def main() -> int:
         log_json(settings.log_level, secrets.mask)
         start_runtime(settings)
         learn(secrets)
+        check_own((settings.artifacts_dir, settings.archive_dir, settings.workspaces_dir))
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
         parts = make_parts(settings, load_model_gateway(secrets) if asks_models else None, secrets)
         asyncio.run(serve(settings, parts, flags.role))
