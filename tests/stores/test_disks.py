@@ -143,3 +143,21 @@ def test_a_worker_refuses_the_home_of_another_user_before_it_takes_a_task(tmp_pa
     assert (done.returncode, done.stdout) == (6, ""), done.stderr
     assert f"{home}/artifacts" in done.stderr
     assert "Permission denied; give this user the right to write there, or name another data folder" in done.stderr
+
+
+def test_a_home_that_its_owner_keeps_closed_is_named_with_the_way_out(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    stranger = as_a_stranger(home)
+    home.chmod(0)
+    done = subprocess.run(
+        [*stranger, sys.executable, "-m", "client.main", "ps"],
+        env={**os.environ, "SUREFOOT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    home.chmod(0o755)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Permission denied; give this user the right to read there, or name another data folder" in done.stderr
