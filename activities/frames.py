@@ -9,7 +9,7 @@ from activities.workspaces.excerpts import head_and_tail, in_lines
 from activities.workspaces.manifest import Entry, EntryKind, Manifest, Texts, load_manifest, save_manifest
 from activities.workspaces.scanning import scan
 from activities.workspaces.walking import is_noise
-from schemas.base import clip
+from schemas.base import clip, counted
 from schemas.frames import Frame
 from schemas.workspace import SnapshotRequest
 from stores.artifacts import ArtifactStore
@@ -51,14 +51,14 @@ def describe(manifest: Manifest, artifacts: ArtifactStore) -> str:
     lines = [_list_line(path, entry) for path, entry in sorted(entries.items())]
     listed = lines[:MAX_LISTED_FILES]
     if len(lines) > MAX_LISTED_FILES:
-        listed.append(f"… {len(lines) - MAX_LISTED_FILES:,} more files")
+        listed.append(f"… {counted(len(lines) - MAX_LISTED_FILES, 'more file')}")
     hidden = len(manifest.entries) - len(entries)
-    head = f"{manifest.files:,} files in the workspace" if manifest.entries else "The workspace is empty."
+    head = f"{counted(manifest.files, 'file')} in the workspace" if manifest.entries else "The workspace is empty."
     if manifest.skipped:
-        head += f"; {manifest.skipped:,} files are beyond the frame's bounds and were not read"
+        head += f"; {counted(manifest.skipped, 'file')} beyond the frame's bounds, not read"
     parts = [head, in_lines(listed, MAX_LIST_CHARACTERS)] if entries else [head]
     if hidden:
-        parts.append(f"… {hidden:,} files of caches and version control not shown")
+        parts.append(f"… {counted(hidden, 'file')} of caches and version control not shown")
     return "\n".join([*parts, *_excerpts(entries, Texts(manifest, artifacts))])
 
 
@@ -70,7 +70,7 @@ def describe_difference(before: Manifest, now: Manifest, artifacts: ArtifactStor
     names = [path for path in changed if not is_noise(path)]
     said = [_said(before.entries.get(path), now.entries.get(path), path) for path in names[:MAX_NAMED_CHANGES]]
     if len(names) > MAX_NAMED_CHANGES:
-        said.append(f"… {len(names) - MAX_NAMED_CHANGES:,} more changes")
+        said.append(f"… {counted(len(names) - MAX_NAMED_CHANGES, 'more change')}")
     if len(changed) > len(names):
         said.append(f"… {len(changed) - len(names):,} changed files of caches and version control not shown")
     lines = [*said, ""] if names else said

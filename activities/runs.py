@@ -9,7 +9,6 @@ from schemas import contract
 from schemas.calls import PromptRef
 from schemas.digest import sha256_text
 from schemas.models import Node
-from schemas.state import AgentState
 from schemas.texts import TextRef
 from schemas.workspace import (
     ArchiveReply,
@@ -21,8 +20,8 @@ from schemas.workspace import (
 )
 from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
+from stores.ending import record_end
 from stores.ledger import Ledger
-from stores.records import RunRow
 
 VERSION_DIGITS = 12
 
@@ -61,7 +60,7 @@ class RunActivities:
     @implements(contract.RECORD_RUN)
     async def record_run(self, request: RecordRunRequest) -> RecordRunReply:
         """Write the run's one row, with its final state as an artifact."""
-        return await asyncio.to_thread(self._record, request)
+        return await asyncio.to_thread(record_end, self._ledger, self._artifacts, self._archive, request)
 
     def _open(self, request: OpenRunRequest) -> OpenRunReply:
         with self._artifacts.together() as together:
@@ -79,32 +78,3 @@ class RunActivities:
             prompts=prompts,
             totals=self._ledger.totals(request.first_run_id),
         )
-
-    def _record(self, request: RecordRunRequest) -> RecordRunReply:
-        """Write the last chunk, the state and the row, in this order: whoever finds the row finds the rest."""
-        self._archive_rest(request)
-        state = self._artifacts.put_bytes(request.state_json.encode())
-        self._ledger.record_run(
-            RunRow(
-                workflow_id=request.workflow_id,
-                run_id=request.run_id,
-                first_run_id=request.first_run_id,
-                name=request.name,
-                outcome=request.outcome,
-                spend=request.spend,
-                started_at=request.started_at,
-                ended_at=request.ended_at,
-                state=state,
-                summary=request.summary,
-                evaluator=request.evaluator,
-                difference=request.difference,
-            )
-        )
-        return RecordRunReply(state=state, totals=self._ledger.totals(request.first_run_id))
-
-    def _archive_rest(self, request: RecordRunRequest) -> None:
-        """Write the events that the final state holds: the archive's folder then tells of the run without anything."""
-        state = AgentState.model_validate_json(request.state_json)
-        rest = "".join(f"{event.model_dump_json(exclude_defaults=True)}\n" for event in state.events)
-        number = state.counters.chunks + 1
-        self._archive.put_last_chunk(request.workflow_id, request.first_run_id, number, rest)

@@ -22,7 +22,7 @@ from schemas.pricing import Usage
 MODEL = "bench/scripted"
 USAGE = Usage(input_tokens=1200, output_tokens=80)
 FRAME = re.compile(r"^<<<DATA (f\d+) ", re.MULTILINE)
-QUOTE = "files in the workspace"
+QUOTE = "in the workspace"
 
 # As long as models write: what history and prompts carry would otherwise be smaller than it ever is.
 REASON = (

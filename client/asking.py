@@ -5,14 +5,15 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecution
 
 from client import lines, live
 from client.embedded import wake_embedded
 from client.events import events_of
 from client.session import Session, with_session
 from client.streams import say
-from client.tasks import TERMINATED, TaskView
+from client.tasks import TaskView
+from schemas.base import counted
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
 from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
@@ -23,6 +24,7 @@ from stores.artifacts import ArtifactStore
 from stores.records import EffectRow, RunRow
 from stores.search_attributes import SEARCH_ATTRIBUTES
 from stores.settings import Settings
+from stores.unrecorded import FROM_OUTSIDE
 
 SHOWN_EFFECTS = 30
 EXCERPT_LINES = 12
@@ -73,8 +75,8 @@ def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
     said = item.typed_search_attributes
     status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
     ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
-    if item.status is WorkflowExecutionStatus.TERMINATED:  # what it published last is not how it ended
-        status, reason = OutcomeKind.FAILED.value, TERMINATED
+    if item.status in FROM_OUTSIDE:  # what it published last is not how it ended
+        status, reason = OutcomeKind.FAILED.value, FROM_OUTSIDE[item.status]
     label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
     usd = said.get(keys[SearchAttribute.SPEND_USD])
     return _listing(item.id, label, item.start_time.isoformat(timespec="seconds")[:19], usd)
@@ -147,7 +149,7 @@ def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts
         yield from _state_lines(view.state, artifacts, view.ended)
     yield from _effect_lines(effects)
     if events:
-        yield f"last {len(events)} events; `surefoot events {view.id}` has all"
+        yield f"last {counted(len(events), 'event')}; `surefoot events {view.id}` has all"
         yield from (f"  {lines.event_line(event)}" for event in events)
     if view.ended:
         yield from lines.ending_lines(view)
@@ -209,4 +211,4 @@ def _text(
     shown = found if limit is None else found[:limit]
     yield from (f"{indent}{line}" for line in shown)
     if len(shown) < len(found):
-        yield f"{indent}… {len(found) - len(shown)} more lines in sha256:{ref.sha256}"
+        yield f"{indent}… {counted(len(found) - len(shown), 'more line')} in sha256:{ref.sha256}"

@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from client.embedded import server_of, supervisor_of, wake_embedded, worker_of
+from client.histories import Found, Unsearchable, content, references
 from client.problems import BadInput, PrerequisiteError
 from client.session import Session, with_session
-from schemas.contract import TASK_WORKFLOW
+from schemas.base import counted
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
@@ -24,25 +24,12 @@ from stores.marking import hashes_in, reachable, workspace_is_over, workspaces_i
 from stores.records import RunRow, UnendedChain
 from stores.settings import Settings
 from stores.temporal import ServerUnreachable
+from stores.unrecorded import Unrecorded
 
 YOUNG = timedelta(days=1)
 ALL_RUNS = 2**31 - 1
 NAMED_RUNS = 3
 RECORD = "workspace.json"
-
-
-@dataclass
-class Found:
-    """What refers to artifacts and workspaces, as far as Temporal knows."""
-
-    artifacts: set[str] = field(default_factory=set)
-    """Artifacts that some history refers to."""
-    workspaces: set[str] = field(default_factory=set)
-    """Workspaces that some history speaks of."""
-    open_workspaces: set[str] = field(default_factory=set)
-    """Those of runs that have not ended."""
-    chains: set[str] = field(default_factory=set)
-    """First run ids of the chains that Temporal knows."""
 
 
 @dataclass
@@ -63,6 +50,8 @@ class Swept:
     """Names of the workspaces removed."""
     logs: list[str] = field(default_factory=list)
     """Names of the logs removed."""
+    recorded: list[str] = field(default_factory=list)
+    """Ids of tasks that had ended without a record, and have one now."""
     held_back: str = ""
     """Why no artifact was removed, where that is so."""
     problems: list[str] = field(default_factory=list)
@@ -75,6 +64,8 @@ def gc(settings: Settings, older_than: str, dry_run: bool, as_json: bool) -> int
     try:
         wake_embedded(settings)
         swept = with_session(settings, lambda session: _collect(session, age, dry_run))
+    except Unsearchable:
+        raise
     except (ServerUnreachable, RPCError, PrerequisiteError) as error:
         problem = f"nothing was removed, since Temporal cannot be asked which runs are open: {error}"
         raise PrerequisiteError(problem) from error
@@ -92,51 +83,26 @@ def parse_age(text: str) -> timedelta:
 
 
 async def _collect(session: Session, older_than: timedelta, dry_run: bool) -> Swept:
-    """Mark everything first; only then is anything removed."""
+    """Record what ended without a record, and mark everything; only then is anything removed."""
+    swept = Swept(dry_run)
+    if not dry_run:
+        ledger = await asyncio.to_thread(Ledger, session.settings.database_url)
+        unrecorded = Unrecorded(session.client, ledger, session.artifacts, session.archive)
+        swept.recorded = await unrecorded.record(session.settings.queue_prefix)
     names = await asyncio.to_thread(session.artifacts.names)
     folders = frozenset(path.name for path in session.settings.workspaces_dir.glob("[!.]*"))
-    found = Found()
-    async for item in session.client.list_workflows(f"WorkflowType = '{TASK_WORKFLOW}'"):
-        await _mark_history(session, item, names, folders, found)
-    return await asyncio.to_thread(_sweep, session, names, folders, found, older_than, dry_run)
+    found = await references(session, names, folders)
+    return await asyncio.to_thread(_sweep, session, found, older_than, swept)
 
 
-async def _mark_history(
-    session: Session, item: WorkflowExecution, names: frozenset[str], folders: frozenset[str], found: Found
-) -> None:
-    """Mark what one run's history refers to, claims of big payloads among it."""
-    handle = session.client.get_workflow_handle(item.id, run_id=item.run_id)
-    try:
-        async for event in handle.fetch_history_events():
-            if event.HasField("workflow_execution_started_event_attributes"):
-                found.chains.add(event.workflow_execution_started_event_attributes.first_execution_run_id)
-            data = event.SerializeToString()
-            found.artifacts |= hashes_in(data, names)
-            spoken = workspaces_in(data, folders)
-            found.workspaces |= spoken
-            if item.status is WorkflowExecutionStatus.RUNNING:
-                found.open_workspaces |= spoken
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:  # its time was up meanwhile: it had ended
-            raise
-
-
-def _sweep(
-    session: Session,
-    names: frozenset[str],
-    folders: frozenset[str],
-    found: Found,
-    older_than: timedelta,
-    dry_run: bool,
-) -> Swept:
-    settings, now = session.settings, datetime.now(UTC)
+def _sweep(session: Session, found: Found, older_than: timedelta, swept: Swept) -> Swept:
+    settings, now, folders = session.settings, datetime.now(UTC), found.folders
     ledger = Ledger(settings.database_url)
-    swept = Swept(dry_run)
     lost = [chain for chain in ledger.without_end() if _may_live_elsewhere(chain, found, now - older_than)]
     if lost:
         swept.held_back = _held_back(lost)
     else:
-        _sweep_artifacts(session, ledger, names, found, swept)
+        _sweep_artifacts(session, ledger, found, swept)
     ends = _ends(ledger.runs(ALL_RUNS), session.artifacts, folders)
     for name in sorted(folders):
         folder = settings.workspaces_dir / name
@@ -164,18 +130,19 @@ def _may_live_elsewhere(chain: UnendedChain, found: Found, since: datetime) -> b
 def _held_back(lost: list[UnendedChain]) -> str:
     some = ", ".join(chain.workflow_id for chain in lost[:NAMED_RUNS]) + (" …" if len(lost) > NAMED_RUNS else "")
     return (
-        f"no artifact was removed: {len(lost)} run(s) without a recorded end are unknown to this Temporal and may go "
-        f"on at another one ({some}); they no longer count once their last effect is older than --older-than"
+        f"no artifact was removed: this Temporal does not know of {counted(len(lost), 'run')} without a recorded end, "
+        f"which may go on at another one ({some}); such a run no longer counts once its last effect is older than "
+        "--older-than"
     )
 
 
-def _sweep_artifacts(session: Session, ledger: Ledger, names: frozenset[str], found: Found, swept: Swept) -> None:
-    roots = set(found.artifacts)
+def _sweep_artifacts(session: Session, ledger: Ledger, found: Found, swept: Swept) -> None:
+    roots, names = set(found.artifacts), found.names
     for text in ledger.texts():
         roots |= hashes_in(text.encode(), names)
     for path in session.archive.root.glob("*/*"):
         roots |= hashes_in(path.read_bytes(), names)
-    marked = reachable(roots, lambda name: _content(session.artifacts, name), names)
+    marked = reachable(roots, lambda name: content(session.artifacts, name), names)
     swept.artifacts_kept = len(marked)
     limit = time.time() - YOUNG.total_seconds()
     for name in names - marked:
@@ -202,19 +169,12 @@ def _removable_bytes(artifacts: ArtifactStore, name: str, limit: float, swept: S
     return known.st_size
 
 
-def _content(artifacts: ArtifactStore, name: str) -> bytes:
-    try:
-        return artifacts.path(name).read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
 def _ends(rows: list[RunRow], artifacts: ArtifactStore, folders: frozenset[str]) -> dict[str, datetime]:
     """Return when the run of each workspace ended, as far as that is recorded; the latest run counts."""
     ends: dict[str, datetime] = {}
     for row in rows:
         ended = datetime.fromisoformat(row.ended_at)
-        for name in workspaces_in(_content(artifacts, row.state.sha256), folders):
+        for name in workspaces_in(content(artifacts, row.state.sha256), folders):
             ends[name] = max(ended, ends.get(name, ended))
     return ends
 
@@ -258,7 +218,15 @@ def _lines(swept: Swept) -> Iterator[str]:
     verb = "would remove" if swept.dry_run else "removed"
     size = f"{swept.artifact_bytes / 1e6:,.1f} MB"
     kept = f"{swept.artifacts_kept} are needed, {swept.artifacts_young} were put within the last day"
+    if swept.recorded:
+        yield f"recorded     {counted(len(swept.recorded), 'task')} that had ended without a record" + _names(
+            swept.recorded
+        )
     yield f"artifacts    {verb} {swept.artifacts} ({size}); {kept}" if not swept.held_back else swept.held_back
-    yield f"workspaces   {verb} {len(swept.workspaces)}" + "".join(f"\n  {name}" for name in swept.workspaces)
-    yield f"logs         {verb} {len(swept.logs)}" + "".join(f"\n  {name}" for name in swept.logs)
+    yield f"workspaces   {verb} {len(swept.workspaces)}" + _names(swept.workspaces)
+    yield f"logs         {verb} {len(swept.logs)}" + _names(swept.logs)
     yield from (f"could not be removed: {problem}" for problem in swept.problems)
+
+
+def _names(names: list[str]) -> str:
+    return "".join(f"\n  {name}" for name in names)

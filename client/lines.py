@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from schemas.actions import ObservationStatus
-from schemas.base import clip
+from schemas.base import clip, counted
 from schemas.budget import Spend
 from schemas.outcome import OutcomeKind, exit_code
 from schemas.plan import PlanVersion, StepStatus
@@ -22,6 +22,7 @@ EVENT_CHARACTERS = 300
 ACTION_CHARACTERS = 60
 NARROWEST = 40
 ENDED = re.compile(rf"(.*?)(: (?:{'|'.join(ObservationStatus)})\. .*)")
+PROMPTS = re.compile(r"(goal: .*) Templates: (.*)")
 REHEARSED_NOTICE = "REHEARSED: a script answers in place of a model. Nothing here shows what a model can do."
 
 
@@ -37,12 +38,8 @@ def dollars(microusd: int) -> str:
 
 def spend_line(spend: Spend) -> str:
     """Return what was spent in a line."""
-    calls = f"{_counted(spend.model_calls, 'model call')}, {_counted(spend.tool_calls, 'action')}"
+    calls = f"{counted(spend.model_calls, 'model call')}, {counted(spend.tool_calls, 'action')}"
     return f"{dollars(spend.microusd)}, {spend.tokens:,} tokens, {calls}"
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
 def event_line(event: Event) -> str:
@@ -52,7 +49,13 @@ def event_line(event: Event) -> str:
 
 
 def _shortened(text: str, kind: EventKind) -> str:
-    """Cut what an observation repeats of its action, which stands before it: how it ended must be seen."""
+    """Cut what an observation repeats of its action, which stands before it: how it ended must be seen.
+
+    Of the run's prompts only say how many there are; their versions are for machines, in `--json`.
+    """
+    prompts = PROMPTS.fullmatch(text) if kind is EventKind.SYSTEM_PROMPT else None
+    if prompts:
+        return f"{counted(len(prompts[2].split(', ')), 'prompt template')} frozen for this task; {prompts[1]}"
     ended = ENDED.fullmatch(text) if kind is EventKind.OBSERVATION else None
     return f"{clip(ended[1], ACTION_CHARACTERS)}{ended[2]}" if ended else text
 

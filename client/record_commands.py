@@ -60,7 +60,10 @@ def gc(
     Logs: removed where nothing was written to them for --older-than, unless the embedded server or a worker runs.
 
     Never removed: the ledger, the archive, the rehearsed model's record, the key that signs references to artifacts.
-    Where Temporal cannot be asked nothing is removed (exit 6).
+    Where Temporal cannot be asked, or a history holds a payload of an encoding that is none of ours (a codec's, say),
+    nothing is removed (exit 6).
+
+    Before that, tasks that ended without a record (terminated, timed out) get one while Temporal still has them.
     """
     from client import gc as collecting
 

@@ -31,19 +31,12 @@ from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.records import EffectRow, RunRow, UnsettledEffect
+from stores.unrecorded import NO_ANSWER, TERMINATED, TIMED_OUT
 
 Reply = TypeVar("Reply", AgentState, Summary)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
-TERMINATED = "Terminated"
-"""Error type of a run that was ended from outside without a chance to close and record itself."""
 FAILING_ATTEMPTS = 4  # a worker that dies and comes back costs one or two
-NO_ANSWER = (
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.FAILED_PRECONDITION,
-    RPCStatusCode.RESOURCE_EXHAUSTED,  # queries that no worker answers pile up in the server
-)
 
 
 class UnknownTask(BadInput):
@@ -197,8 +190,19 @@ class Tasks:
             outcome=outcome,
             row=row,
             ended_at=row.ended_at if row else described.close_time.isoformat() if described.close_time else "",
-            why_not="" if state.value else f"its final state {'cannot be read' if row else 'was not recorded'}",
+            why_not="" if state.value else self._lost_state(described, row),
             note=in_a_line((*result.notes, *state.notes)),
+        )
+
+    def _lost_state(self, described: WorkflowExecutionDescription, row: RunRow | None) -> str:
+        """Say why an ended task has no state, and where the rest of it can still be read."""
+        if row is not None:
+            return "its final state cannot be read"
+        kept = self._archive.history(described.id, described.raw_info.first_run_id, described.run_id)
+        where = f"its history is kept in {kept}" if kept.exists() else "Temporal still has its history"
+        return (
+            f"its final state was not recorded, and no worker answers for it. {where}: a worker that can replay it "
+            "reads it and records the run (`surefoot up`, then `surefoot gc`)"
         )
 
     def _from_row(self, row: RunRow) -> TaskView:
@@ -223,6 +227,9 @@ class Tasks:
         first_run_id = archived[-1] if archived else self._ledger.last_chain(task_id)
         if first_run_id is None:
             raise UnknownTask(task_id)
+        kept = [
+            path for path in self._archive.histories() if path.parent == self._archive.folder(task_id, first_run_id)
+        ]
         detail = "Temporal does not know it any more and its end was not recorded: it was terminated, most likely"
         return TaskView(
             task_id,
@@ -230,7 +237,8 @@ class Tasks:
             run_id=first_run_id,
             first_run_id=first_run_id,
             outcome=Outcome(kind=OutcomeKind.FAILED, error_type="Unrecorded", detail=detail),
-            why_not="nothing is left of it but its effects in the ledger and what it had archived",
+            why_not="nothing is left of it but its effects in the ledger and what it had archived"
+            + "".join(f"; Temporal's history of it is kept in {path}" for path in kept),
         )
 
     def _kept_state(self, result: TaskResult | None, row: RunRow | None) -> Read[AgentState]:
@@ -263,6 +271,8 @@ def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureEr
         return Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
     if status is WorkflowExecutionStatus.TERMINATED:
         return Outcome(kind=OutcomeKind.FAILED, error_type=TERMINATED, detail=clip(str(cause) or "without a reason"))
+    if status is WorkflowExecutionStatus.TIMED_OUT:
+        return Outcome(kind=OutcomeKind.FAILED, error_type=TIMED_OUT, detail="the run's own time-out was over")
     if isinstance(cause, ApplicationError):
         kind, detail = cause.type or "ApplicationError", cause.message
     else:

@@ -40,6 +40,11 @@ def json_bytes(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode())
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a number with its noun, as ``1 file`` or ``2,000 files``."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
 def clip(text: str, limit: int = 500) -> str:
     """Return ``text`` in at most ``limit`` characters, with the cut marked."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

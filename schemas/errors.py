@@ -7,6 +7,7 @@ SurefootError
 └── Final: trying again cannot help; an operator must act, or it is a bug
     ├── ModelUnanswered, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
     ├── InputRefused, PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid, UnknownTool
+    ├── WorkspaceLost
     └── Fenced, EffectMismatch, RequirementAlreadyMet
 
 What a model or a tool can get wrong (an invalid reply, invalid arguments, a failed command, an ambiguous call, an
@@ -45,7 +46,7 @@ class ModelUnreachable(Retryable):
 
 
 class WorkspaceUnavailable(Retryable):
-    """The workspace cannot be used at the moment."""
+    """The workspace cannot be used at the moment: its volume is not there, or what ran in it does not end."""
 
 
 class LedgerUnavailable(Retryable):
@@ -109,6 +110,10 @@ class SandboxUnavailable(Final):
 
 class SeedInvalid(Final):
     """The files that a workspace should start with cannot be unpacked safely."""
+
+
+class WorkspaceLost(Final):
+    """The workspace is gone: its worker's folder of workspaces is there, and it is not in it."""
 
 
 class UnknownTool(Final):

@@ -17,6 +17,7 @@ from stores.files import write_once
 
 MAX_FOLDER_ID = 150
 SUFFIX = ".jsonl"
+HISTORY = "history."
 
 
 class ChunkHead(Frozen):
@@ -86,6 +87,18 @@ class RunArchive:
     def put_last_chunk(self, workflow_id: str, first_run_id: str, chunk_no: int, records_jsonl: str) -> None:
         """Write the chunk with which a run ends, likewise; it is no artifact, since the final state holds the same."""
         self._write(workflow_id, first_run_id, chunk_no, records_jsonl, last=True)
+
+    def put_history(self, workflow_id: str, first_run_id: str, run_id: str, history_json: str) -> None:
+        """Keep Temporal's history of a run whose state nobody could read, once. Raises StorageUnavailable."""
+        write_once(self.history(workflow_id, first_run_id, run_id), history_json.encode())
+
+    def history(self, workflow_id: str, first_run_id: str, run_id: str) -> Path:
+        """Return the file of such a history, as Temporal's own tools write and read it; it exists once it was put."""
+        return self.folder(workflow_id, first_run_id) / f"{HISTORY}{run_id}.json"
+
+    def histories(self) -> list[Path]:
+        """Return the files of all histories that are kept."""
+        return sorted(self.root.glob(f"*/{HISTORY}*.json"))
 
     def chains(self, workflow_id: str) -> list[str]:
         """Return the first run ids of the archived chains of a workflow id, the latest last."""

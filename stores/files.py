@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -73,6 +73,20 @@ def check_room(folder: Path, size_bytes: int) -> None:
         _make_folder(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
             os.posix_fallocate(file.fileno(), 0, size_bytes)
+
+
+def check_own(folders: Iterable[Path]) -> None:
+    """Make sure that this user may write in ``folders``, which are made where they are missing.
+
+    Raises StorageUnavailable where one is another user's or read-only. A full disk is none of that: it is waited for.
+    """
+    for folder in folders:
+        try:
+            check_room(folder, 1)
+        except StorageUnavailable:
+            there = next(place for place in (folder, *folder.parents) if place.exists())
+            if not os.access(there, os.W_OK | os.X_OK):
+                raise
 
 
 @contextlib.contextmanager

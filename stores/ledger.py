@@ -194,6 +194,16 @@ class Ledger:
         found = self._runs(select(RUNS.c.record_json).where(RUNS.c.workflow_id == workflow_id), 1)
         return found[0] if found else None
 
+    def recorded(self, run_ids: Sequence[str]) -> set[str]:
+        """Return those of ``run_ids`` that are recorded as ended."""
+        pages = [run_ids[at : at + ROWS_AT_ONCE] for at in range(0, len(run_ids), ROWS_AT_ONCE)]
+        queries = [select(RUNS.c.run_id).where(RUNS.c.run_id.in_(page)) for page in pages]
+
+        def work(connection: Connection) -> set[str]:
+            return {str(row.run_id) for query in queries for row in connection.execute(query)}
+
+        return self._transactions.read(work, self._patience)
+
     def last_chain(self, workflow_id: str) -> str | None:
         """Return the first run id of the latest chain of that workflow id that claimed an effect, or None."""
         query = select(EFFECTS.c.first_run_id).where(EFFECTS.c.workflow_id == workflow_id)

@@ -5,8 +5,10 @@ What a workflow asks of an activity, what that answers, and the state that a run
 our schemas alone, thousands of times in a history. There a field with its default says nothing and is left out.
 """
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from google.protobuf.message import DecodeError, Message
 from pydantic import BaseModel
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
@@ -60,3 +62,45 @@ class SurefootPayloadConverter(CompositePayloadConverter):
     def __init__(self) -> None:
         """Use the shared parts."""
         super().__init__(*_CONVERTERS)
+
+
+ENCODINGS = frozenset(converter.encoding.encode() for converter in _CONVERTERS)
+"""Encodings in which a payload's data can be searched as it stands; any other one hides it, a codec's above all."""
+
+
+def payloads_in(message: Message) -> Iterator[Payload]:
+    """Yield every payload of a message of Temporal's, wherever it stands in it."""
+    if isinstance(message, Payload):
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.message_type.GetOptions().map_entry:
+            parts = [part for part in value.values() if isinstance(part, Message)]
+        else:
+            parts = value if field.is_repeated else [value]
+        for part in parts:
+            yield from payloads_in(part)
+
+
+def hidden_encoding(message: Message, stored: Callable[[Payload], list[bytes]]) -> str | None:
+    """Return the encoding of the first payload of ``message`` that cannot be searched, None where all can.
+
+    ``stored`` gives the contents of the artifacts that stand for a payload that is a claim.
+    """
+    for payload in payloads_in(message):
+        kept = [_parsed(data) for data in stored(payload)] if payload.external_payloads else []
+        for found in (payload, *(inner for inner in kept if inner is not None)):
+            encoding = found.metadata.get("encoding", b"")
+            if encoding not in ENCODINGS:
+                return encoding.decode("utf-8", "replace")
+    return None
+
+
+def _parsed(data: bytes) -> Payload | None:
+    """Return the payload that an artifact holds; None where it holds none, as one that a foreign claim names."""
+    try:
+        return Payload.FromString(data) if data else None
+    except DecodeError:
+        return None

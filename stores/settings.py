@@ -229,6 +229,9 @@ def _from_file(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except PermissionError as error:
+        way_out = "give this user the right to read there, or name another data folder with SUREFOOT_HOME"
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}; {way_out}") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from error
 

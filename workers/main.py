@@ -25,6 +25,7 @@ from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import PATIENCE_SECONDS, ArtifactStore
 from stores.database import DatabaseRefused
+from stores.files import check_own
 from stores.ledger import Ledger
 from stores.running import WorkerRefusal, this_process
 from stores.secrets import Secrets, worker_secrets
@@ -34,6 +35,7 @@ from stores.tracing import TelemetryUnavailable, stop_tracing
 from workers.health import Health, HealthAddressUnusable, checks_of, served
 from workers.logs import log_json
 from workers.roles import Parts, home_worker, workspace_workers
+from workers.sweeping import sweeping
 from workers.telemetry import start_runtime
 
 log = logging.getLogger("surefoot.worker")
@@ -94,10 +96,12 @@ async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
     workers = _workers(client, settings, parts, serves)
     health = Health(checks_of(client, workers, parts.ledger))
     said = {"ready": True, "pid": os.getpid(), "queues": [worker.task_queue for worker in workers]}
-    async with contextlib.AsyncExitStack() as probes:
+    async with contextlib.AsyncExitStack() as beside:
         if settings.health:
-            said["health"] = await probes.enter_async_context(served(health, settings.health.address))
+            said["health"] = await beside.enter_async_context(served(health, settings.health.address))
         running = [asyncio.create_task(worker.run()) for worker in workers]
+        if serves is not Serves.WORKSPACE:
+            await beside.enter_async_context(sweeping(client, settings, parts))
         sys.stdout.write(json.dumps(said) + "\n")
         sys.stdout.flush()
         stopping = asyncio.create_task(stop.wait())
@@ -125,6 +129,7 @@ def main() -> int:
         log_json(settings.log_level, secrets.mask)
         start_runtime(settings)
         learn(secrets)
+        check_own((settings.artifacts_dir, settings.archive_dir, settings.workspaces_dir))
         asks_models = flags.role is not Serves.WORKSPACE and not flags.without_litellm
         parts = make_parts(settings, model_gateway(secrets) if asks_models else None, secrets)
         asyncio.run(serve(settings, parts, flags.role))

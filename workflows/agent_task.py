@@ -1,6 +1,7 @@
 """AgentTask: one agent task, from plan to verified result, as one durable workflow."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -15,13 +16,14 @@ from schemas.messages import Note
 from schemas.outcome import Outcome, OutcomeKind
 from schemas.state import AgentState, DecisionKind, EventKind, Summary, TaskInput, TaskResult
 from schemas.task import TaskSpec
-from workflows.calls import Calls, Ended, HandOver
+from workflows.calls import Calls, Ended
 from workflows.closing import Closing
 from workflows.control.decision import decide
 from workflows.control.receive import explain, receive
 from workflows.control.records import KEPT_EVENTS
 from workflows.intake import handed_over, read_input
 from workflows.journal import Journal, now
+from workflows.outages import HandOver
 from workflows.steps import Steps
 
 MAX_NOTE_BYTES = 20_000  # a note of the longest texts, whatever characters they hold
@@ -64,6 +66,7 @@ class AgentTask:
 
     async def close(self, outcome: Outcome) -> TaskResult:
         """Close once; Temporal's own cancel, when it comes now, only has it wait for no outage any more."""
+        self.calls.outages.ending = True
         closing = asyncio.ensure_future(self.last_things(outcome))
         while not closing.done():
             try:
@@ -97,6 +100,7 @@ class AgentTask:
             except HandOver:
                 await self.hand_over()
         except Ended as end:
+            self.calls.outages.ending = True
             return await self.closing.last_look(end.decision)
 
     async def loop(self) -> NoReturn:
@@ -116,7 +120,9 @@ class AgentTask:
     async def hand_over(self) -> NoReturn:
         """Continue as new with the whole state, and with every message that has arrived."""
         self.journal.note(EventKind.STATE_CHANGE, f"run {self.journal.state.counters.runs} of the chain hands over")
-        await self.calls.archive(KEPT_EVENTS)
+        self.calls.outages.handing_over = True
+        with contextlib.suppress(HandOver):  # the archive is away: the next run takes the events along
+            await self.calls.archive(KEPT_EVENTS)
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self.quiet()
         self.journal.count(runs=1)

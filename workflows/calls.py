@@ -19,7 +19,7 @@ from schemas.state import AgentState, Decision, DecisionKind
 from workflows.control import budget, records
 from workflows.control.decision import decide, stop
 from workflows.journal import Journal
-from workflows.outages import Outages
+from workflows.outages import HandOver, Outages
 
 Request = TypeVar("Request", bound=BaseModel)
 Reply = TypeVar("Reply", bound=BaseModel)
@@ -36,10 +36,6 @@ class Ended(Exception):
         """Carry the decision to the end of the run."""
         super().__init__(decision.sentence)
         self.decision = decision
-
-
-class HandOver(Exception):
-    """The run hands over to the next one of its chain."""
 
 
 def failed(error_type: str, detail: str, rule: str = "error") -> Ended:
@@ -110,7 +106,7 @@ class Calls:
         Without ``start_within_seconds`` it waits for a worker as long as that takes. One that an outage ends is run
         again once that is over; not so where it is not ``patient``.
 
-        Raises: temporalio.exceptions.ActivityError.
+        Raises: temporalio.exceptions.ActivityError; HandOver where the history has no room to wait for an outage.
         """
         with self.outages.one() as outage:
             while True:

@@ -5,6 +5,7 @@ from typing import TypeVar, cast
 
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
+from schemas.base import counted
 from schemas.budget import Spend
 from schemas.calls import (
     ActionsReply,
@@ -88,7 +89,7 @@ class ModelCalls:
                     self._note_unanswered(ref.name, receipt, place)
                     count = unanswered[receipt.status]
                     if count >= MAX_UNANSWERED[receipt.status] and self.journal.state.cancel is None:
-                        raise failed("ModelUnanswered", f"{ref.name}: {count} requests: {receipt.detail}")
+                        raise failed("ModelUnanswered", f"{ref.name}: {counted(count, 'request')}: {receipt.detail}")
 
     def _request(self, node: Node, place: str, learned: str, repair: RepairRequest | None, needed: int) -> ModelRequest:
         spec, state = self.journal.spec, self.journal.state

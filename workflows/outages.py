@@ -1,10 +1,13 @@
-"""Outages of what a run is recorded in: a call that one ends waits, visibly, and is tried again for as long as a day.
+"""Outages of what a run is recorded or works in: a call that one ends waits, visibly, and is tried again, up to a day.
 
 It is tried with the same request, so under the same effect id: where nothing was claimed the claim is made then, where
 one was left open the ledger says what became of it. What the call has reserved stays reserved meanwhile.
 
-An unavailable workspace is none of these: what a worker says of one does not change by waiting longer than the attempts
-of an activity, and a worker that is away is waited for anyway.
+Messages go on coming meanwhile. Where they let the history grow to twice its caps, the run hands over, which needs no
+store: the call that waits counts as one that nobody answered, and the next run decides anew. A run that is closing
+cannot; near Temporal's limits it waits no longer, and ends unrecorded: others record it (``stores.unrecorded``).
+
+A workspace whose volume is away is waited for likewise; one that is gone (WorkspaceLost) is not.
 """
 
 import contextlib
@@ -15,19 +18,27 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from schemas.base import clip
-from schemas.errors import LedgerUnavailable, StorageUnavailable
+from schemas.errors import LedgerUnavailable, StorageUnavailable, WorkspaceUnavailable
 from schemas.outcome import OutcomeKind, Status
 from schemas.state import EventKind
-from workflows.control.patience import pause_seconds
+from workflows.control.patience import can_be_carried, no_room, pause_seconds
 from workflows.journal import Journal
 
-AWAY = {LedgerUnavailable.__name__: "the ledger", StorageUnavailable.__name__: "the disk"}
+AWAY = {
+    LedgerUnavailable.__name__: "the ledger",
+    StorageUnavailable.__name__: "the disk",
+    WorkspaceUnavailable.__name__: "the workspace",
+}
 
 
 def away(error: ActivityError) -> str | None:
     """Return what the activity could not reach, for people; None where its error is no outage."""
     cause = error.cause
     return AWAY.get(cause.type or "") if isinstance(cause, ApplicationError) else None
+
+
+class HandOver(Exception):
+    """The run hands over to the next one of its chain."""
 
 
 class Outages:
@@ -38,6 +49,10 @@ class Outages:
         self.journal = journal
         self.hurried = False
         """Whether Temporal's cancel came while the run was closing: it waits no longer."""
+        self.ending = False
+        """Whether the run has begun to end, so that it cannot hand over."""
+        self.handing_over = False
+        """Whether it is about to hand over, once its events are archived or few."""
         self._waiting = 0
         self._doing = ""
 
@@ -56,6 +71,13 @@ class Outages:
         outcome = self.journal.state.outcome
         cancelled = outcome is not None and outcome.kind is OutcomeKind.CANCELLED
         return self.hurried or cancelled or self.journal.state.cancel is not None
+
+    def no_room(self) -> bool:
+        """Whether the history has grown too far to wait on in it."""
+        info, state = workflow.info(), self.journal.state
+        must_stay = self.ending or (self.handing_over and not can_be_carried(state))
+        length, size = info.get_current_history_length(), info.get_current_history_size()
+        return no_room(length, size, self.journal.spec.caps, must_stay=must_stay)
 
     def paused(self) -> bool:
         """Whether people hold the run; one that is closing cannot be held."""
@@ -90,9 +112,11 @@ class Outage:
         """Wait a while; return whether the call should be tried again.
 
         It should not where the error is no outage, the outage has lasted a day, or the run is to end now.
+
+        Raises: HandOver where the history has no room for more.
         """
         what = away(error)
-        if what is None or self._outages.unwanted():
+        if what is None or self._given_up():
             return False
         said = clip(f"waiting for {what}: {getattr(error.cause, 'message', error.cause)}")
         if self.since is None:
@@ -106,17 +130,25 @@ class Outage:
             await workflow.wait_condition(self._called, timeout=timedelta(seconds=seconds))
         if self._outages.paused():
             self.since += await self._stand_still(said)
-        return not self._outages.unwanted()
+        return not self._given_up()
+
+    def _given_up(self) -> bool:
+        if self._outages.unwanted():
+            return True
+        if self._outages.no_room() and not self._outages.ending:
+            raise HandOver
+        return self._outages.no_room()
 
     def _called(self) -> bool:
-        return self._outages.unwanted() or self._outages.paused()
+        return self._outages.unwanted() or self._outages.paused() or self._outages.no_room()
 
     async def _stand_still(self, said: str) -> timedelta:
         """Wait until people let the run go on, or end it; return how long that took."""
         journal, began = self._outages.journal, workflow.now()
         journal.enter(Status.PAUSED)
         journal.say(clip(f"paused by {journal.state.paused_by}; {said}"))
-        await workflow.wait_condition(lambda: self._outages.unwanted() or not self._outages.paused())
-        if journal.state.status is Status.PAUSED and not self._outages.unwanted():
+        outages = self._outages
+        await workflow.wait_condition(lambda: outages.unwanted() or not outages.paused() or outages.no_room())
+        if journal.state.status is Status.PAUSED and not outages.paused() and not outages.unwanted():
             journal.enter(Status.RUNNING)
         return workflow.now() - began

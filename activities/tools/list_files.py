@@ -5,7 +5,7 @@ import asyncio
 from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
 from activities.workspaces.paths import PathRefused, split_path
 from activities.workspaces.walking import Found, walk
-from schemas.base import Frozen
+from schemas.base import Frozen, counted
 from schemas.effects import EffectClass
 
 MAX_LISTED_FILES = 2000
@@ -32,7 +32,7 @@ def _list(arguments: ListFilesArguments, context: ToolContext) -> ToolResult:
         return failed(str(error))
     more = f", {listing.skipped:,} more are not listed" if listing.skipped else ""
     text = "".join(f"{_line(found)}\n" for found in listing.found)
-    return succeeded(f"{len(listing.found):,} files in {arguments.path}{more}", text)
+    return succeeded(f"{counted(len(listing.found), 'file')} in {arguments.path}{more}", text)
 
 
 def _line(found: Found) -> str:

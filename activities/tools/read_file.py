@@ -8,7 +8,7 @@ from pydantic import Field
 from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
 from activities.workspaces.excerpts import MAX_EXCERPT_CHARACTERS, decode
 from activities.workspaces.paths import PathRefused, read_file, split_path
-from schemas.base import Frozen
+from schemas.base import Frozen, counted
 from schemas.effects import EffectClass
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
@@ -39,7 +39,7 @@ def _read(arguments: ReadFileArguments, context: ToolContext) -> ToolResult:
     lines = context.secrets.mask(decode(data)).splitlines(keepends=True)
     first = arguments.start_line
     if first > max(len(lines), 1):
-        return failed(f"{arguments.path} has only {len(lines):,} lines")
+        return failed(f"{arguments.path} has only {counted(len(lines), 'line')}")
     page = _page(lines[first - 1 :])
     shown = f"{arguments.path}: lines {first:,} to {first - 1 + len(page):,} of {len(lines):,}"
     if first - 1 + len(page) < len(lines):

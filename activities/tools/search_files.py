@@ -12,7 +12,7 @@ from activities.workspaces.excerpts import line_of
 from activities.workspaces.paths import PathRefused, read_file, split_path
 from activities.workspaces.stopping import Stopped
 from activities.workspaces.walking import shown_path, walk
-from schemas.base import Frozen
+from schemas.base import Frozen, counted
 from schemas.effects import EffectClass
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
@@ -46,7 +46,7 @@ def _search(arguments: SearchFilesArguments, context: ToolContext) -> ToolResult
             hits.append(hit)
     except PathRefused as error:
         return failed(str(error))
-    return succeeded(f"{len(hits)} lines with the text", "".join(hits))
+    return succeeded(f"{counted(len(hits), 'line')} with the text", "".join(hits))
 
 
 def _hits(arguments: SearchFilesArguments, context: ToolContext) -> Iterator[str]:

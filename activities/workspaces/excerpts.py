@@ -1,5 +1,7 @@
 """Texts from the environment, made safe and short."""
 
+from schemas.base import counted
+
 MAX_EXCERPT_CHARACTERS = 6000  # of one observation's output, in a prompt
 _MARK_CHARACTERS = 60  # room for the sentence that replaces what is left out
 
@@ -38,7 +40,7 @@ def in_lines(lines: list[str], limit: int) -> str:
     for number, line in enumerate(lines):
         size += len(line) + 1
         if size > limit - _MARK_CHARACTERS:
-            kept.append(f"[… {len(lines) - number:,} more lines …]")
+            kept.append(f"[… {counted(len(lines) - number, 'more line')} …]")
             break
         kept.append(line)
     return "\n".join(kept)

@@ -12,7 +12,7 @@ from pathlib import Path
 from activities.workspaces.manifest import save_manifest
 from activities.workspaces.paths import PathRefused, split_path, write_file
 from activities.workspaces.scanning import scan
-from schemas.errors import SandboxUnavailable, SeedInvalid, WorkspaceUnavailable
+from schemas.errors import SandboxUnavailable, SeedInvalid, WorkspaceLost, WorkspaceUnavailable
 from schemas.workspace import OpenWorkspaceRequest, Workspace, WorkspaceKind
 from stores.artifacts import ArtifactStore
 from stores.seeds import unpack_seed
@@ -35,11 +35,23 @@ def workspace_name(workflow_id: str, first_run_id: str) -> str:
 
 
 def workspace_root(workspaces_dir: Path, workspace: Workspace) -> Path:
-    """Return the folder of an open workspace's files. Raises WorkspaceUnavailable where it is gone."""
+    """Return the folder of an open workspace's files.
+
+    Raises WorkspaceUnavailable where the folder of all workspaces is not there, as where its volume is not mounted;
+    WorkspaceLost where it is, and this one is not in it.
+    """
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", workspace.name) is None:
+        raise WorkspaceLost(f"there is no workspace of the name {workspace.name!r}")
     root = workspaces_dir / workspace.name / FILES
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", workspace.name) is None or not root.is_dir():
-        raise WorkspaceUnavailable(f"this worker has no workspace {workspace.name} in {workspaces_dir}")
-    return root
+    try:
+        if root.is_dir():
+            return root
+        opened_here = (workspaces_dir / OPENING).is_dir()  # left by the first workspace that was opened there
+    except OSError as error:  # of a volume that does not answer any more
+        raise WorkspaceUnavailable(f"{root} cannot be read: {error.strerror}; mount its volume anew") from None
+    if not opened_here:
+        raise WorkspaceUnavailable(f"{workspaces_dir} is missing or empty: mount the volume of its workspaces")
+    raise WorkspaceLost(f"{workspaces_dir} has no workspace {workspace.name} any more: it was removed or moved away")
 
 
 class Opening:

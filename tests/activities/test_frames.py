@@ -190,7 +190,7 @@ def test_a_huge_file_is_not_read_and_said_so(bench: WorkspaceBench) -> None:
         file.truncate(10**12)
     frame = bench.frame()
     assert frame.skipped_files == 1
-    assert "1 files are beyond the frame's bounds" in bench.text(frame.text)
+    assert "1 file beyond the frame's bounds" in bench.text(frame.text)
     assert "huge  (1,000,000,000,000 bytes)" in bench.text(frame.text)
 
 

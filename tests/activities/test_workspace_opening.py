@@ -1,5 +1,6 @@
 """A workspace opens once, as a whole, from files that cannot reach anything else."""
 
+import shutil
 import tarfile
 import threading
 from pathlib import Path
@@ -191,9 +192,24 @@ def test_the_probe_says_what_bubblewrap_says(tmp_path: Path, monkeypatch: pytest
     assert probe_sandbox() == "bwrap: No permissions to create new namespace"
 
 
-def test_a_workspace_that_is_not_here_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_workspace_is_waited_for_while_its_volume_is_away_and_not_where_it_was_removed(tmp_path: Path) -> None:
     bench = WorkspaceBench(tmp_path)
-    gone = rebuild(bench.workspace, name="task-y.0123456789")
-    with pytest.raises(ApplicationError, match="has no workspace") as missing:
-        run_activity(bench.activities.snapshot, SnapshotRequest(workspace=gone, frame_id="f1"))
-    assert not missing.value.non_retryable
+    request = SnapshotRequest(workspace=bench.workspace, frame_id="f1")
+    workspaces = Path(bench.workspace.root).parent.parent
+    mount_point = workspaces.rename(tmp_path / "elsewhere")
+    for _ in ("no folder", "an empty one"):
+        with pytest.raises(ApplicationError, match="mount the volume") as away:
+            run_activity(bench.activities.snapshot, request)
+        assert (away.value.type, away.value.non_retryable) == ("WorkspaceUnavailable", False)
+        workspaces.mkdir(exist_ok=True)
+    workspaces.rmdir()
+    mount_point.rename(workspaces)
+    run_activity(bench.activities.snapshot, request)
+
+    shutil.rmtree(Path(bench.workspace.root).parent)
+    with pytest.raises(ApplicationError, match=f"no workspace {bench.workspace.name} any more") as lost:
+        run_activity(bench.activities.snapshot, request)
+    assert (lost.value.type, lost.value.non_retryable) == ("WorkspaceLost", True)
+    stray = SnapshotRequest(workspace=rebuild(bench.workspace, name="../task-x"), frame_id="f1")
+    with pytest.raises(ApplicationError, match=r"no workspace of the name '\.\./task-x'"):
+        run_activity(bench.activities.snapshot, stray)

@@ -1,6 +1,5 @@
 """What runs leave, on a real embedded server: events, plans and show after Temporal has forgotten, and gc."""
 
-import asyncio
 import json
 import os
 import signal
@@ -10,10 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from client.embedded import worker_of
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_PREREQUISITE, EXIT_STOPPED, EXIT_VERIFIED
@@ -22,9 +17,10 @@ from stores.artifacts import ArtifactStore
 from stores.settings import Settings
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
 from tests.support.command_line import Surefoot, command_line
+from tests.support.ending import forget, terminate, with_client
 from tests.support.events import assert_each_action_has_one_observation
 from tests.support.processes import eventually, processes_with
-from tests.support.server import client_of, settings_of
+from tests.support.server import settings_of
 
 TWO_VERSIONS = """\
 models: {default: rehearsed}
@@ -63,36 +59,6 @@ def ids(out: str) -> list[str]:
     return [item["id"] for item in parsed(out)]
 
 
-async def forget(client: Client, task_id: str) -> None:
-    """Let Temporal forget a workflow, as the end of its retention does."""
-    execution = WorkflowExecution(workflow_id=task_id)
-    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
-    await client.workflow_service.delete_workflow_execution(request)
-    async with asyncio.timeout(200):
-        while True:
-            try:
-                await client.get_workflow_handle(task_id).describe()
-            except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:
-                    raise
-                return
-            await asyncio.sleep(0.05)
-
-
-def with_client(settings: Settings, task_id: str, work: Any) -> None:
-    """Do something to a workflow on the embedded server."""
-
-    async def go() -> None:
-        await work(await client_of(settings), task_id)
-
-    asyncio.run(go())
-
-
-async def terminate(client: Client, task_id: str) -> None:
-    """Terminate a workflow from outside."""
-    await client.get_workflow_handle(task_id).terminate("by hand")
-
-
 def test_a_run_that_temporal_has_forgotten_tells_everything_as_before(surefoot: Surefoot, tmp_path: Path) -> None:
     code, out, err = surefoot("run", str(stopped_scenario(tmp_path)))
     assert code == EXIT_STOPPED, err
@@ -104,7 +70,7 @@ def test_a_run_that_temporal_has_forgotten_tells_everything_as_before(surefoot: 
     assert_each_action_has_one_observation(events)
     assert "STOPPED_INCOMPLETE(max_plan_versions)" in events[-1].text
     assert "v1.s1 → v2.s1 Write it → Write it otherwise" in before[1][1]
-    assert "replanned because v1.s1 is not done after 1 iterations" in before[1][1]
+    assert "replanned because v1.s1 is not done after 1 iteration:" in before[1][1]
     assert parsed(before[2][1])[1]["changes"] == [{"change": "failed", "before": "v1.s1", "after": "v2.s1"}]
 
     with_client(surefoot.settings, task_id, forget)

@@ -32,8 +32,9 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Return the README and all pages of docs/, the README last: it stops what it started."""
-    found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
+    """Return the README and all pages of docs/ and deploy/, the README last: it stops what it started."""
+    folders = (ROOT / "docs", ROOT / "deploy")
+    found = sorted(str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("*.md"))
     return [*found, "README.md"]
 
 

@@ -65,7 +65,8 @@ def printed(command: list[str], folder: Path, home: Path, seconds: int) -> str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", WITH_COMMANDS)
 def test_every_command_of_a_page_runs(page: str, home: Path, tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
+    for folder in ("scenarios", "deploy"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     printed(["bash", "-c", script(page, tmp_path)], tmp_path, home, 880)
 
 
@@ -79,7 +80,7 @@ def test_what_is_not_run_says_why_and_what_is_run_is_shell(page: str) -> None:
             assert syntax.returncode == 0, f"{page}:{block.line}: {syntax.stderr}"
 
 
-@pytest.mark.parametrize("page", [*pages(), "deploy/README.md"])
+@pytest.mark.parametrize("page", pages())
 def test_links_inside_the_project_lead_somewhere(page: str) -> None:
     here = ROOT / page
     for name, anchor in LINK.findall(here.read_text("utf-8")):

@@ -95,8 +95,8 @@ def test_three_hundred_done_steps(home: DevServer, serving: WorkerProcess) -> No
         reply("replan", steps),
         reply(
             "is_step_done",
-            verdict(True, "{{label}}", "files in the workspace"),
-            when=[r"^<<<DATA (?P<label>f\d+) [0-9a-f]+>>>\n.*files in the workspace"],
+            verdict(True, "{{label}}", "in the workspace"),
+            when=[r"^<<<DATA (?P<label>f\d+) [0-9a-f]+>>>\n.*files? in the workspace"],
         ),
         reply("summarize_plan_step", "Looked at the files."),
     ]

@@ -114,6 +114,21 @@ def test_a_damaged_archive_opens_and_says_what_is_missing(
     assert said in archive.read("task-x", FIRST, [first, second]).missing[0]
 
 
+def test_what_comes_after_a_torn_line_is_written_apart_from_it(archive: RunArchive) -> None:
+    first = archive.put_chunk("task-x", FIRST, 1, lines(1, 2))
+    torn = archive.folder("task-x", FIRST) / "0001.jsonl"
+    cut(torn, len(torn.read_bytes()) - 9)
+    before = torn.read_bytes()
+    torn.chmod(0o444)  # not even that keeps the run from going on
+    archive.put_chunk("task-x", FIRST, 2, lines(3))
+    archive.put_last_chunk("task-x", FIRST, 3, lines(4))
+    assert ids(archive) == [1, 3, 4]
+    assert archive.read("task-x", FIRST).complete
+    assert archive.put_chunk("task-x", FIRST, 1, lines(1, 2)) == first, "an attempt that is made again"
+    assert torn.read_bytes() == before
+    assert ids(archive) == [1, 2, 3, 4], "mends it beside"
+
+
 def test_a_workflow_id_used_again_in_the_same_minute_has_its_own_folder(archive: RunArchive) -> None:
     archive.put_chunk("task-x", FIRST, 1, lines(1))
     archive.put_chunk("task-x", SAME_MINUTE, 1, lines(2))

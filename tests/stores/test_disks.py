@@ -1,5 +1,6 @@
 """A disk that is full or read-only is told as that: typed, retryable, with what to do; what was there stays whole."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from stores.files import exclusive_lock, write_once
 from stores.ledger import Ledger
 from tests.client.scenario_files import rehearsed_scenario
 from tests.stores.intents import ROOT, intent
-from tests.support.disks import fill, read_only, small_disk
+from tests.support.disks import as_a_stranger, fill, read_only, small_disk
 
 LIMITED = """
 import resource, sys
@@ -122,3 +123,41 @@ def test_a_read_only_home_is_refused_by_every_command_that_writes(tmp_path: Path
         assert "read-only" in said.lower() or "readonly" in said.lower() or "unable to open" in said, said
         assert "SUREFOOT_HOME" in said or "must be writable" in said
         assert f'File "{ROOT}' not in done.stderr, "no traceback"
+
+
+@pytest.mark.parametrize("made_before", [True, False], ids=["folders in use", "an empty home"])
+def test_a_worker_refuses_the_home_of_another_user_before_it_takes_a_task(tmp_path: Path, made_before: bool) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    if made_before:
+        Ledger(f"sqlite:///{home}/surefoot.db")
+        ArtifactStore(home / "artifacts").put_bytes(b"x")
+    done = subprocess.run(
+        [*as_a_stranger(home), sys.executable, "-m", "workers.main", "--without-litellm"],
+        env={**os.environ, "SUREFOOT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (6, ""), done.stderr
+    assert f"{home}/artifacts" in done.stderr
+    assert "Permission denied; give this user the right to write there, or name another data folder" in done.stderr
+
+
+def test_a_home_that_its_owner_keeps_closed_is_named_with_the_way_out(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    stranger = as_a_stranger(home)
+    home.chmod(0)
+    done = subprocess.run(
+        [*stranger, sys.executable, "-m", "client.main", "ps"],
+        env={**os.environ, "SUREFOOT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    home.chmod(0o755)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Permission denied; give this user the right to read there, or name another data folder" in done.stderr

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.converter import PayloadCodec
+from temporalio.exceptions import ApplicationError
 
 from schemas.base import rebuild
 from schemas.budget import Limits, Spend
@@ -16,10 +20,12 @@ from schemas.contract import all_refs
 from schemas.effects import CallReceipt, CallStatus
 from schemas.messages import Note
 from schemas.state import AgentState, TaskInput
+from schemas.texts import BlobRef
 from schemas.workspace import ArchiveRequest, ChecksReply, Workspace, WorkspaceKind, WorkspaceLimits
 from stores.artifacts import ArtifactStore
-from stores.payloads import SurefootPayloadConverter
+from stores.payloads import SurefootPayloadConverter, hidden_encoding
 from stores.temporal import data_converter
+from tests.support.codec import ENCODING, Encrypting
 from tests.support.scripted import blob_ref, spec
 
 AT = "2026-01-01T00:00:00+00:00"
@@ -117,3 +123,43 @@ def test_every_default_that_is_left_out_is_a_constant() -> None:
 def _kinds(annotation: Any) -> list[type]:
     inner = [kind for part in getattr(annotation, "__args__", ()) for kind in _kinds(part)]
     return [annotation, *inner] if isinstance(annotation, type) else inner
+
+
+def test_what_a_codec_has_hidden_is_seen_wherever_it_stands(artifacts: ArtifactStore) -> None:
+    def hidden(*payloads: Payload) -> str | None:
+        event = HistoryEvent()
+        event.workflow_execution_signaled_event_attributes.input.payloads.extend(payloads)
+        return hidden_encoding(event, lambda claim: [artifacts.get_bytes(_named_in(claim))])
+
+    async def written(codec: PayloadCodec | None, value: Any) -> Payload:
+        (payload,) = await data_converter(artifacts, codec).encode([value])
+        return payload
+
+    for value in (None, b"raw", Note(text="x"), "long " * 100_000):
+        readable, encrypted = asyncio.run(written(None, value)), asyncio.run(written(Encrypting(), value))
+        assert hidden(readable) is None
+        assert hidden(readable, encrypted) == ENCODING
+    event = HistoryEvent()
+    event.workflow_execution_started_event_attributes.header.fields["trace"].CopyFrom(encrypted)
+    assert hidden_encoding(event, lambda claim: [artifacts.get_bytes(_named_in(claim))]) == ENCODING
+    event = HistoryEvent()
+    asyncio.run(data_converter(artifacts, Encrypting()).encode_failure(ApplicationError("x"), _failure_of(event)))
+    assert hidden_encoding(event, lambda claim: []) == ENCODING
+    assert hidden(Payload(data=b"without any encoding")) == ""
+
+
+def test_a_foreign_claim_on_what_is_no_payload_hides_nothing() -> None:
+    event = HistoryEvent()
+    claim = event.workflow_execution_signaled_event_attributes.input.payloads.add()
+    claim.metadata["encoding"] = b"json/protobuf"
+    claim.external_payloads.add().size_bytes = 9
+    assert hidden_encoding(event, lambda claim: [b"", b"a text of ours"]) is None
+
+
+def _failure_of(event: HistoryEvent) -> Failure:
+    return event.activity_task_failed_event_attributes.failure
+
+
+def _named_in(claim: Payload) -> BlobRef:
+    data = json.loads(claim.data)["claimData"]
+    return BlobRef(sha256=data["sha256"], size_bytes=int(data["size_bytes"]))

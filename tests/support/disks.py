@@ -24,6 +24,17 @@ def read_only(folder: Path) -> list[str]:
     return command
 
 
+def as_a_stranger(folder: Path) -> list[str]:
+    """Give ``folder`` to somebody else, and return a command that runs another one as a user who may only read it."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        if os.geteuid() == 0:
+            os.chown(path, 65_534, 65_534)
+        else:
+            path.chmod(path.stat().st_mode & 0o555)
+    return ["setpriv", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"] if os.geteuid() == 0 else ["env"]
+
+
 @contextlib.contextmanager
 def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
     """Mount a disk of that size at ``folder``; skips the test where that is not allowed."""

@@ -101,7 +101,7 @@ def test_a_task_that_never_got_a_plan_says_what_was_wrong_with_the_last_draft() 
     state = records.note_event(state_of(task), kind, "v1", text, START, ok=False)
     decision = decide(task, rebuild(state, versions_used=1))
     assert decision.outcome is not None
-    assert decision.outcome.detail == f"There is no plan yet; {text}. All 1 plan versions are used."
+    assert decision.outcome.detail == f"There is no plan yet; {text}. The only plan version is used."
 
 
 def test_all_steps_done_with_a_requirement_unmet_is_a_replan() -> None:

@@ -16,14 +16,27 @@ from schemas import contract
 from schemas.base import rebuild
 from schemas.budget import Spend
 from schemas.calls import ModelRequest
-from schemas.errors import LedgerUnavailable, StorageUnavailable, SurefootError
+from schemas.errors import (
+    LedgerUnavailable,
+    StorageUnavailable,
+    SurefootError,
+    WorkspaceLost,
+    WorkspaceUnavailable,
+)
 from schemas.outcome import OutcomeKind, Status
-from schemas.state import AgentState, EventKind, Summary
-from schemas.task import Bounds
-from tests.support.running import Running, on_server, signal, until, working
+from schemas.state import AgentState, Event, EventKind, Summary, TaskResult
+from schemas.task import Bounds, Caps
+from tests.support.running import Handle, Running, on_server, signal, until, working
 from tests.support.scripted import World, plan_of, spec
 from tests.support.server import DevServer, client_of
-from workflows.control.patience import FIRST_SECONDS, LONGEST_SECONDS, OUTAGE_SECONDS, pause_seconds
+from workflows.control.patience import (
+    FIRST_SECONDS,
+    FULL_BYTES,
+    LONGEST_SECONDS,
+    OUTAGE_SECONDS,
+    no_room,
+    pause_seconds,
+)
 
 EVER = 1_000_000
 WAITING = "waiting for the ledger: it does not answer"
@@ -113,6 +126,22 @@ def test_an_action_that_an_outage_hits_is_found_out_about_after_it(server: DevSe
     assert state.counters.unknown_effects == 1
 
 
+@pytest.mark.parametrize("error", [WorkspaceUnavailable, WorkspaceLost])
+def test_a_workspace_that_is_away_is_waited_for_and_one_that_is_gone_ends_the_run(
+    server: DevServer, error: type[SurefootError]
+) -> None:
+    world = World(lose_attempts=1, met=lambda world: len(world.performed) > 1)
+    away = Away({contract.RECONCILE_ACTION.name: 1}, error)
+    if error is WorkspaceLost:
+        with pytest.raises(WorkflowFailureError):
+            on_server(server.settings, world, lambda running: running.run(), interceptors=[away])
+        assert world.recorded[-1].outcome.label == "FAILED(WorkspaceLost)"
+        return
+    result = on_server(server.settings, world, lambda running: running.run(), interceptors=[away])
+    assert result.outcome.kind is OutcomeKind.FINISHED
+    assert told(recorded(world))[0] == "waiting for the workspace: it does not answer"
+
+
 def test_two_calls_side_by_side_tell_of_one_outage(server: DevServer) -> None:
     async def go() -> AgentState:
         client = await client_of(server.settings)
@@ -194,6 +223,103 @@ def test_a_run_that_is_over_waits_to_be_recorded_unless_it_is_cancelled(server: 
 
     on_server(server.settings, world, test, interceptors=[away])
     assert world.recorded == []
+
+
+FLOOD = 300
+SMALL = Caps(events=100)  # below the least that an ordinary run needs to get anywhere
+
+
+async def flood(handle: Handle, text: str = "again") -> None:
+    """Send many messages, some side by side."""
+    for first in range(0, FLOOD, 20):
+        await asyncio.gather(*(signal(handle, "steer", text=f"{number} {text}") for number in range(first, first + 20)))
+
+
+def all_messages(world: World, state: AgentState) -> list[str]:
+    """Return the texts of all messages that were recorded, in the archive or in the state."""
+    archived = [Event.model_validate_json(line) for chunk in world.chunks for line in chunk.records_jsonl.splitlines()]
+    return [event.text for event in (*archived, *state.events) if event.kind is EventKind.MESSAGE]
+
+
+@pytest.mark.parametrize("archive_too", [False, True], ids=["ledger", "ledger and archive"])
+@pytest.mark.parametrize("held", [False, True], ids=["waiting", "paused"])
+def test_a_run_that_waits_hands_over_before_messages_overfill_its_history(
+    server: DevServer, archive_too: bool, held: bool
+) -> None:
+    names = [contract.PLAN.name, *([contract.ARCHIVE_RUN.name] if archive_too else [])]
+    world, away = World(), Away(dict.fromkeys(names, EVER))
+
+    async def test(running: Running) -> None:
+        handle = await running.start(spec(running.queue, caps=SMALL))
+        await until(handle, lambda state: WAITING in told(state))
+        if held:
+            await signal(handle, "pause", by="ann")
+        await flood(handle)
+        latest: Handle = running.client.get_workflow_handle(handle.id, result_type=TaskResult)
+        await until(latest, lambda state: state.counters.runs > 1 and state.messages.received == FLOOD + held)
+        away.failures.clear()
+        if held:
+            await signal(latest, "resume", by="ann")
+        assert (await latest.result()).outcome.kind is OutcomeKind.FINISHED
+
+    on_server(server.settings, world, test, interceptors=[away])
+    state = recorded(world)
+    numbers = [text.split()[3] for text in all_messages(world, state) if text.startswith("steer")]
+    assert sorted(numbers, key=int) == [str(number) for number in range(FLOOD)], "each is recorded once"
+    assert state.reserved == Spend()
+    requests = [request for _, request in away.tried if isinstance(request, ModelRequest)]
+    given_up = {request.key: request.reservation.microusd for request in requests if request not in world.asked}
+    assert state.spend.microusd == world.chain.microusd + sum(given_up.values()), "at most what they had reserved"
+
+
+def test_a_state_that_no_history_takes_waits_for_the_archive_before_it_is_handed_over(server: DevServer) -> None:
+    world, away = World(), Away(dict.fromkeys([contract.PLAN.name, contract.ARCHIVE_RUN.name], EVER))
+
+    async def test(running: Running) -> None:
+        handle = await running.start(spec(running.queue, caps=SMALL))
+        await until(handle, lambda state: WAITING in told(state))
+        await flood(handle, "x" * 900)
+        await until(handle, lambda state: state.messages.received == FLOOD)
+        tried = len(away.tried)
+        async with asyncio.timeout(30):
+            while len(away.tried) == tried:  # noqa: ASYNC110 - an interceptor tells nobody
+                await asyncio.sleep(0.1)
+        latest: Handle = running.client.get_workflow_handle(handle.id, result_type=TaskResult)
+        state = await until(latest, lambda state: True)
+        assert state.counters.runs == 1
+        away.failures.clear()
+        assert (await latest.result()).outcome.kind is OutcomeKind.FINISHED
+
+    on_server(server.settings, world, test, interceptors=[away])
+    assert recorded(world).counters.runs > 1
+    assert len([text for text in all_messages(world, recorded(world)) if text.startswith("steer")]) == FLOOD
+
+
+@pytest.mark.slow
+def test_a_run_that_is_over_waits_no_longer_where_its_history_is_almost_full(server: DevServer) -> None:
+    world, away = World(), Away({contract.RECORD_RUN.name: EVER})
+
+    async def test(running: Running) -> None:
+        handle = await running.start()
+        await until(handle, lambda state: WAITING in told(state))
+        plain = await Client.connect(running.client.service_client.config.target_host)  # ours would not fill a history
+        for _ in range(FULL_BYTES // 1_900_000 + 1):
+            await plain.get_workflow_handle(handle.id).signal("steer", "x" * 1_900_000)
+        assert (await handle.result()).outcome.kind is OutcomeKind.FINISHED
+
+    on_server(server.settings, world, test, interceptors=[away])
+    assert world.recorded == []
+
+
+@given(st.integers(0, 60_000), st.integers(0, 60_000_000), st.booleans())
+def test_a_history_has_no_room_well_before_temporal_ends_its_run(events: int, size: int, must_stay: bool) -> None:
+    caps = Caps()
+    answer = no_room(events, size, caps, must_stay=must_stay)
+    if events >= 46_000 or size >= 43_000_000:
+        assert answer
+    if must_stay and events < 45_000 and size < 42_000_000:
+        assert not answer
+    assert must_stay or answer == (events >= 2 * caps.events or size >= 2 * caps.history_bytes)
 
 
 @given(st.floats(0, 10 * OUTAGE_SECONDS))

@@ -1,5 +1,6 @@
 """The decision controller: transparent rules in a fixed order, each with a sentence that a person understands."""
 
+from schemas.base import counted
 from schemas.outcome import Outcome, OutcomeKind, StopReason
 from schemas.plan import PlanVersion, Step
 from schemas.state import AgentState, Decision, DecisionKind, EventKind
@@ -76,7 +77,7 @@ def _plan_due(spec: TaskSpec, state: AgentState) -> Decision | None:
         return stop(
             StopReason.MAX_PLAN_VERSIONS,
             "max_plan_versions",
-            f"{sentence.rstrip('. ')}. All {spec.bounds.max_plan_versions} plan versions are used."[:500],
+            f"{sentence.rstrip('. ')}. {_all_used(spec.bounds.max_plan_versions)}"[:500],
         )
     kind = DecisionKind.REPLAN if state.plans else DecisionKind.PLAN
     return Decision(kind=kind, rule=rule, sentence=sentence[:500])
@@ -92,7 +93,7 @@ def _why_plan(spec: TaskSpec, state: AgentState) -> tuple[str, str] | None:
     if state.cursor.iteration >= spec.bounds.max_plan_step_iterations:
         why = state.last_verdict.reason if state.last_verdict else "no verdict"
         tries = spec.bounds.max_plan_step_iterations
-        return "max_plan_step_iterations", f"{step.id} is not done after {tries} iterations: {why}"
+        return "max_plan_step_iterations", f"{step.id} is not done after {counted(tries, 'iteration')}: {why}"
     return None
 
 
@@ -104,3 +105,7 @@ def _go_on(state: AgentState) -> Decision:
         rule="continue",
         sentence=f"{where}, iteration {state.cursor.iteration + 1}",
     )
+
+
+def _all_used(versions: int) -> str:
+    return "The only plan version is used." if versions == 1 else f"All {versions} plan versions are used."
