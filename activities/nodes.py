@@ -95,9 +95,9 @@ class ModelNodes:
     def _plan(self, answered: Answered) -> PlanReply:
         if answered.text is None:
             return PlanReply(receipt=answered.receipt)
-        answer = read_reply(answered.text, answered.receipt.finish_reason, PlanAnswer)
+        answer = read_reply(answered.text, answered.finish_reason, PlanAnswer)
         if isinstance(answer, ReplyProblem):
-            return PlanReply(receipt=answered.receipt, problem=answer)
+            return PlanReply(receipt=answered.rejected, problem=answer)
         with self._artifacts.together() as artifacts:
             steps = tuple(
                 StepDraft(
@@ -112,9 +112,9 @@ class ModelNodes:
     def _actions(self, request: ModelRequest, answered: Answered) -> ActionsReply:
         if answered.text is None:
             return ActionsReply(receipt=answered.receipt)
-        answer = read_reply(answered.text, answered.receipt.finish_reason, ActionsAnswer)
+        answer = read_reply(answered.text, answered.finish_reason, ActionsAnswer)
         if isinstance(answer, ReplyProblem):
-            return ActionsReply(receipt=answered.receipt, problem=answer)
+            return ActionsReply(receipt=answered.rejected, problem=answer)
         kept = answer.actions[: request.max_actions]
         with self._artifacts.together() as artifacts:
             actions = tuple(_proposed(action, request.tools, artifacts) for action in kept)
@@ -149,7 +149,7 @@ def _proposed(action: ActionAnswer, allowed: Sequence[str], artifacts: ArtifactS
 def _verdict(answered: Answered) -> VerdictReply:
     if answered.text is None:
         return VerdictReply(receipt=answered.receipt)
-    answer = read_reply(answered.text, answered.receipt.finish_reason, VerdictAnswer)
+    answer = read_reply(answered.text, answered.finish_reason, VerdictAnswer)
     if isinstance(answer, ReplyProblem):
-        return VerdictReply(receipt=answered.receipt, problem=answer)
+        return VerdictReply(receipt=answered.rejected, problem=answer)
     return VerdictReply(receipt=answered.receipt, verdict=checked_verdict(answer, answered.evidence))

@@ -14,10 +14,21 @@ from schemas.base import clip, rebuild
 from schemas.budget import Spend
 from schemas.calls import ModelRequest
 from schemas.digest import digest_model
-from schemas.effects import CallReceipt, CallStatus, EffectKind, EffectResult, EffectState, Intent, Opened, OpenedAs
+from schemas.effects import (
+    CallReceipt,
+    CallRecord,
+    CallStatus,
+    EffectKind,
+    EffectResult,
+    EffectState,
+    Intent,
+    Opened,
+    OpenedAs,
+)
 from schemas.errors import SurefootError
 from schemas.pricing import Usage, cost_microusd
 from schemas.sizing import rendered_tokens
+from schemas.texts import TextRef
 from stores.artifacts import ArtifactStore
 from stores.ledger import FRESH_SECONDS, Ledger
 
@@ -31,10 +42,20 @@ class Answered:
     """A call that ended: its receipt, and the reply where one came."""
 
     receipt: CallReceipt
+    """Without the raw reply."""
     text: str | None = None
     """None where no reply came."""
+    finish_reason: str = ""
+    """The provider's reason for the end of the reply."""
+    raw: TextRef | None = None
+    """The reply as it is stored."""
     evidence: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Texts of the prompt that may be cited, by label."""
+
+    @property
+    def rejected(self) -> CallReceipt:
+        """The receipt of a reply that cannot be used: a repair quotes it."""
+        return rebuild(self.receipt, raw=self.raw)
 
 
 @dataclass(frozen=True)
@@ -134,7 +155,7 @@ class ModelCalls:
         return partial(self._close, request, fence, reply)
 
     def _render(self, request: ModelRequest) -> Prompt:
-        template = self._artifacts.get_text(request.prompt.template)
+        template = self._artifacts.get_text(request.template)
         context = [
             (item, self._mask(item.inline if item.ref is None else self._artifacts.get_text(item.ref)))
             for item in request.context
@@ -155,8 +176,7 @@ class ModelCalls:
         with self._artifacts.together(patient=True) as artifacts:
             raw = artifacts.put_text(text) if text else None
             thought = artifacts.put_text(reasoning) if reasoning else None
-        receipt = CallReceipt(
-            effect_id=request.key.effect_id,
+        record = CallRecord(
             status=CallStatus.ANSWERED,
             model=clip(_storable(self._mask(reply.model)), 200),
             usage=usage or Usage(),
@@ -167,43 +187,37 @@ class ModelCalls:
             reasoning=thought,
         )
         state = EffectState.AMBIGUOUS if usage is None else EffectState.DONE
-        return self._settled(request, fence, state, receipt, text)
+        return self._settled(request, fence, state, record, text)
 
     def _close_unanswered(self, request: ModelRequest, fence: int, status: CallStatus, detail: str) -> Answered:
-        receipt = CallReceipt(
-            effect_id=request.key.effect_id,
+        record = CallRecord(
             status=status,
             detail=clip(_storable(detail)),
             usage_known=False,
             charged=_reserved(request),
         )
-        return self._settled(request, fence, EffectState.AMBIGUOUS, receipt, None)
+        return self._settled(request, fence, EffectState.AMBIGUOUS, record, None)
 
     def _settled(
-        self, request: ModelRequest, fence: int, state: EffectState, receipt: CallReceipt, text: str | None
+        self, request: ModelRequest, fence: int, state: EffectState, record: CallRecord, text: str | None
     ) -> Answered:
-        outcome = receipt.model_dump_json(exclude={"chain"})
-        result = EffectResult(state=state, charged=receipt.charged, outcome_json=outcome)
+        result = EffectResult(state=state, charged=record.charged, outcome_json=record.model_dump_json())
         chain = self._ledger.close(request.key.effect_id, fence, result).spend
-        count_call(request, receipt)
-        return Answered(rebuild(receipt, chain=chain), text)
+        count_call(request, record)
+        return _answered(record, chain, text)
 
     def _unsent(self, request: ModelRequest, status: CallStatus, detail: str, needed: int = 0) -> Answered:
         chain = self._ledger.totals(request.key.first_run_id).spend
-        effect_id = request.key.effect_id
-        receipt = CallReceipt(
-            effect_id=effect_id, status=status, detail=detail, chain=chain, needed_input_tokens=needed
-        )
-        count_call(request, receipt)
-        return Answered(receipt)
+        count_call(request, CallRecord(status=status, detail=detail))
+        return Answered(CallReceipt(status=status, detail=detail, chain=chain, needed_input_tokens=needed))
 
     def _recorded(self, request: ModelRequest, opened: Opened) -> Answered:
         """Return what an earlier attempt recorded: the same reply, read again."""
-        known = CallReceipt.model_validate_json(opened.result.outcome_json if opened.result else "")
-        receipt = rebuild(known, chain=self._ledger.totals(request.key.first_run_id).spend)
-        if receipt.status is not CallStatus.ANSWERED:
-            return Answered(receipt)
-        return Answered(receipt, self._artifacts.get_text(receipt.raw) if receipt.raw else "")
+        record = CallRecord.model_validate_json(opened.result.outcome_json if opened.result else "")
+        chain = self._ledger.totals(request.key.first_run_id).spend
+        if record.status is not CallStatus.ANSWERED:
+            return _answered(record, chain, None)
+        return _answered(record, chain, self._artifacts.get_text(record.raw) if record.raw else "")
 
 
 async def _unless_stopped(gateway: Gateway, completion: Completion, stop: asyncio.Event) -> CompletionReply:
@@ -218,6 +232,11 @@ async def _unless_stopped(gateway: Gateway, completion: Completion, stop: asynci
     if sending.cancelled():
         raise AmbiguousCall("cancelled while the request was under way")
     return sending.result()
+
+
+def _answered(record: CallRecord, chain: Spend, text: str | None) -> Answered:
+    receipt = CallReceipt(status=record.status, detail=record.detail, charged=record.charged, chain=chain)
+    return Answered(receipt, text, record.finish_reason, record.raw)
 
 
 def _intent(request: ModelRequest) -> Intent:

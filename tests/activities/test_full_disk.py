@@ -74,8 +74,9 @@ def test_a_reply_that_was_paid_for_waits_for_room(tmp_path: Path) -> None:
         asking.join(30)
         (reply,) = replies
         assert reply.receipt.status is CallStatus.ANSWERED
-        assert reply.receipt.raw is not None
-        assert bench.artifacts.get_text(reply.receipt.raw) == ANSWER
+        raw = bench.record().raw
+        assert raw is not None
+        assert bench.artifacts.get_text(raw) == ANSWER
         (row,) = bench.ledger.rows(CHAIN)
         assert (row.state, row.charged) == (EffectState.DONE, reply.receipt.charged)
 
