@@ -15,7 +15,7 @@ from activities.tools.registry import TOOLS, argument_schema, check_action
 from schemas import contract
 from schemas.actions import ProposedAction
 from schemas.answers import ActionAnswer, ActionsAnswer, PlanAnswer, VerdictAnswer
-from schemas.base import clip
+from schemas.base import clip, rebuild
 from schemas.calls import (
     ActionsReply,
     ModelRequest,
@@ -24,6 +24,7 @@ from schemas.calls import (
     TextReply,
     VerdictReply,
 )
+from schemas.effects import CallReceipt
 from schemas.plan import PlanDraft, StepDraft
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
@@ -54,7 +55,7 @@ class ModelNodes:
     @implements(contract.IS_STEP_DONE)
     async def is_step_done(self, request: ModelRequest) -> VerdictReply:
         """Judge at an iteration's head whether the step is done already."""
-        return await self._ask(request, _verdict)
+        return await self._ask(request, self._verdict)
 
     @implements(contract.PROPOSE_ACTION)
     async def propose_action(self, request: ModelRequest) -> ActionsReply:
@@ -69,12 +70,12 @@ class ModelNodes:
     @implements(contract.VALIDATE_PLAN_STEP)
     async def validate_plan_step(self, request: ModelRequest) -> VerdictReply:
         """Judge from two frames whether the actions did the step."""
-        return await self._ask(request, _verdict)
+        return await self._ask(request, self._verdict)
 
     @implements(contract.IS_STEP_DONE_BY_VALIDATION)
     async def is_step_done_by_validation(self, request: ModelRequest) -> VerdictReply:
         """Judge once more, independently, a step that was judged done."""
-        return await self._ask(request, _verdict)
+        return await self._ask(request, self._verdict)
 
     @implements(contract.SUMMARIZE_PLAN_STEP)
     async def summarize_plan_step(self, request: ModelRequest) -> TextReply:
@@ -97,7 +98,7 @@ class ModelNodes:
             return PlanReply(receipt=answered.receipt)
         answer = read_reply(answered.text, answered.finish_reason, PlanAnswer)
         if isinstance(answer, ReplyProblem):
-            return PlanReply(receipt=answered.rejected, problem=answer)
+            return PlanReply(receipt=self._rejected(answered), problem=answer)
         with self._artifacts.together() as artifacts:
             steps = tuple(
                 StepDraft(
@@ -114,7 +115,7 @@ class ModelNodes:
             return ActionsReply(receipt=answered.receipt)
         answer = read_reply(answered.text, answered.finish_reason, ActionsAnswer)
         if isinstance(answer, ReplyProblem):
-            return ActionsReply(receipt=answered.rejected, problem=answer)
+            return ActionsReply(receipt=self._rejected(answered), problem=answer)
         kept = answer.actions[: request.max_actions]
         with self._artifacts.together() as artifacts:
             actions = tuple(_proposed(action, request.tools, artifacts) for action in kept)
@@ -124,6 +125,18 @@ class ModelNodes:
             actions=actions,
             more=answer.more or len(kept) < len(answer.actions),
         )
+
+    def _verdict(self, answered: Answered) -> VerdictReply:
+        if answered.text is None:
+            return VerdictReply(receipt=answered.receipt)
+        answer = read_reply(answered.text, answered.finish_reason, VerdictAnswer)
+        if isinstance(answer, ReplyProblem):
+            return VerdictReply(receipt=self._rejected(answered), problem=answer)
+        return VerdictReply(receipt=answered.receipt, verdict=checked_verdict(answer, answered.evidence))
+
+    def _rejected(self, answered: Answered) -> CallReceipt:
+        """Return the receipt of a reply that cannot be used, with the reply: a repair quotes it."""
+        return rebuild(answered.receipt, raw=self._artifacts.put_text(answered.text) if answered.text else None)
 
     def _text(self, answered: Answered) -> TextReply:
         text = clip((answered.text or "").strip(), MAX_TEXT_CHARACTERS)
@@ -144,12 +157,3 @@ def _proposed(action: ActionAnswer, allowed: Sequence[str], artifacts: ArtifactS
         irreversible=checked.irreversible,
         invalid=None if checked.invalid is None else clip(checked.invalid),
     )
-
-
-def _verdict(answered: Answered) -> VerdictReply:
-    if answered.text is None:
-        return VerdictReply(receipt=answered.receipt)
-    answer = read_reply(answered.text, answered.finish_reason, VerdictAnswer)
-    if isinstance(answer, ReplyProblem):
-        return VerdictReply(receipt=answered.rejected, problem=answer)
-    return VerdictReply(receipt=answered.receipt, verdict=checked_verdict(answer, answered.evidence))

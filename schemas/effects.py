@@ -157,8 +157,10 @@ class CallRecord(Frozen):
     """What the call added to the chain's spend."""
     finish_reason: str = ""
     """The provider's reason for the end of the reply."""
+    text: str = Field(default="", max_length=8000)
+    """The reply as it came, without its reasoning, where it is short: it is kept with its account, by one commit."""
     raw: TextRef | None = None
-    """The reply as it came, without its reasoning."""
+    """The same, where it is long."""
     reasoning: TextRef | None = None
     """Reasoning that the provider returned apart from the answer."""
 

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from schemas.errors import ArtifactMissing, PayloadTooLarge, StorageUnavailable
 from schemas.texts import BlobRef, TextRef, estimate_tokens
-from stores.files import check_room, write_all_atomically
+from stores.files import check_room, has_plenty, write_all_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
 ROOM_BYTES = 1_000_000
 """What must be free before something is paid for or done whose result is kept here."""
+ROOM_SECONDS = 1.0
+"""How long it counts that there was room, on a disk that says it has plenty."""
 PATIENCE_SECONDS = 40.0
 """How long such a result waits for room in a worker; the ledger's patience may follow within the same attempt."""
 RETRY_SECONDS = 0.5
@@ -47,6 +49,7 @@ class ArtifactStore:
         self.secrets = secrets or Secrets()
         self._max_bytes = max_bytes
         self._patience_seconds = patience_seconds
+        self._room_until = 0.0
 
     def path(self, sha256: str) -> Path:
         """Return where the artifact of that hash is, or would be."""
@@ -62,8 +65,16 @@ class ArtifactStore:
         return TextRef(sha256=blob.sha256, size_bytes=blob.size_bytes, tokens=estimate_tokens(data.decode()))
 
     def check_room(self) -> None:
-        """Raise StorageUnavailable where a result could not be kept now: what makes it should not begin."""
+        """Raise StorageUnavailable where a result could not be kept now: what makes it should not begin.
+
+        A quota shows only where something is written, which may take milliseconds: on a disk that has plenty, that is
+        done once a second.
+        """
+        now = time.monotonic()
+        if now < self._room_until and has_plenty(self.root):
+            return
         check_room(self.root, ROOM_BYTES)
+        self._room_until = now + ROOM_SECONDS
 
     def put_bytes(self, data: bytes) -> BlobRef:
         """Store ``data`` and return its reference. Raises PayloadTooLarge."""

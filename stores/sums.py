@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from schemas.budget import Spend, add
 from schemas.effects import EffectState, LedgerTotals
+from stores.statements import Statement
 from stores.tables import CHAIN_SUMS
 
 METERS = tuple(Spend.model_fields)
@@ -21,16 +22,15 @@ def _counting(new: Any) -> Any:
     )
 
 
-# built once: building it costs several times as much as running it
 _COUNT = {
-    "sqlite": _counting(sqlite.insert(CHAIN_SUMS)),
-    "postgresql": _counting(postgresql.insert(CHAIN_SUMS)),
+    "sqlite": Statement(_counting(sqlite.insert(CHAIN_SUMS).inline())),
+    "postgresql": Statement(_counting(postgresql.insert(CHAIN_SUMS).inline())),
 }
 _CHAIN = "chain"
-_TOTALS = select(CHAIN_SUMS).where(CHAIN_SUMS.c.first_run_id == bindparam(_CHAIN))
+_TOTALS = Statement(select(CHAIN_SUMS).where(CHAIN_SUMS.c.first_run_id == bindparam(_CHAIN)))
 
 
-def spend_of(row: Row[Any]) -> Spend:
+def spend_of(row: Any) -> Spend:
     """Return what a row of effects or of their sums counts."""
     return Spend(**{meter: getattr(row, f"spend_{meter}") for meter in METERS})
 
@@ -38,14 +38,12 @@ def spend_of(row: Row[Any]) -> Spend:
 def move(connection: Connection, first_run_id: str, before: Mapping[Any, Any] | None, after: Mapping[Any, Any]) -> None:
     """Count an effect as ``after`` and no longer as ``before``; both name state, reservation and spend."""
     counted = [(after, 1)] if before is None else [(before, -1), (after, 1)]
-    connection.execute(
-        _COUNT[connection.dialect.name], [_counted(first_run_id, effect, sign) for effect, sign in counted]
-    )
+    _COUNT[connection.dialect.name].run(connection, *(_counted(first_run_id, effect, sign) for effect, sign in counted))
 
 
 def totals(connection: Connection, first_run_id: str) -> LedgerTotals:
     """Return the chain's figures; zero for a chain without effects."""
-    by_state = {EffectState(row.state): row for row in connection.execute(_TOTALS, {_CHAIN: first_run_id})}
+    by_state = {EffectState(row.state): row for row in _TOTALS.run(connection, {_CHAIN: first_run_id})}
     settled = Spend()
     for state, row in by_state.items():
         if state is not EffectState.INTENT:

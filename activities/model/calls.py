@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from activities.model.port import AmbiguousCall, Completion, CompletionReply, Gateway, Gateways
 from activities.prompting import Prompt, render
 from activities.telemetry import chat, count_call, count_refused_call
-from schemas.base import clip, rebuild
+from schemas.base import clip, json_bytes
 from schemas.budget import Spend
 from schemas.calls import ModelRequest
 from schemas.digest import digest_model
@@ -28,11 +28,11 @@ from schemas.effects import (
 from schemas.errors import SurefootError
 from schemas.pricing import Usage, cost_microusd
 from schemas.sizing import rendered_tokens
-from schemas.texts import TextRef
 from stores.artifacts import ArtifactStore
 from stores.ledger import FRESH_SECONDS, Ledger
 
 MAX_RAW_CHARACTERS = 5_000_000
+SHORT_REPLY_BYTES = 8000  # in JSON; with everything else that is kept of a call it stays below the ledger's bound
 CUT = "length"  # a reply beyond it is treated as the provider's own truncation
 Built = TypeVar("Built")
 
@@ -42,20 +42,12 @@ class Answered:
     """A call that ended: its receipt, and the reply where one came."""
 
     receipt: CallReceipt
-    """Without the raw reply."""
     text: str | None = None
     """None where no reply came."""
     finish_reason: str = ""
     """The provider's reason for the end of the reply."""
-    raw: TextRef | None = None
-    """The reply as it is stored."""
     evidence: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Texts of the prompt that may be cited, by label."""
-
-    @property
-    def rejected(self) -> CallReceipt:
-        """The receipt of a reply that cannot be used: a repair quotes it."""
-        return rebuild(self.receipt, raw=self.raw)
 
 
 @dataclass(frozen=True)
@@ -173,8 +165,9 @@ class ModelCalls:
         if usage is not None:
             money = cost_microusd(usage, price) if price else 0
             charged = Spend(microusd=money, tokens=usage.input_tokens + usage.output_tokens, model_calls=1)
+        short = json_bytes(text) <= SHORT_REPLY_BYTES
         with self._artifacts.together(patient=True) as artifacts:
-            raw = artifacts.put_text(text) if text else None
+            raw = None if short else artifacts.put_text(text)
             thought = artifacts.put_text(reasoning) if reasoning else None
         record = CallRecord(
             status=CallStatus.ANSWERED,
@@ -183,6 +176,7 @@ class ModelCalls:
             usage_known=usage is not None,
             charged=charged,
             finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(self._mask(reply.finish_reason), 60),
+            text=text if short else "",
             raw=raw,
             reasoning=thought,
         )
@@ -217,7 +211,7 @@ class ModelCalls:
         chain = self._ledger.totals(request.key.first_run_id).spend
         if record.status is not CallStatus.ANSWERED:
             return _answered(record, chain, None)
-        return _answered(record, chain, self._artifacts.get_text(record.raw) if record.raw else "")
+        return _answered(record, chain, self._artifacts.get_text(record.raw) if record.raw else record.text)
 
 
 async def _unless_stopped(gateway: Gateway, completion: Completion, stop: asyncio.Event) -> CompletionReply:
@@ -236,7 +230,7 @@ async def _unless_stopped(gateway: Gateway, completion: Completion, stop: asynci
 
 def _answered(record: CallRecord, chain: Spend, text: str | None) -> Answered:
     receipt = CallReceipt(status=record.status, detail=record.detail, charged=record.charged, chain=chain)
-    return Answered(receipt, text, record.finish_reason, record.raw)
+    return Answered(receipt, text, record.finish_reason)
 
 
 def _intent(request: ModelRequest) -> Intent:
