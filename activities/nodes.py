@@ -30,6 +30,7 @@ from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 
 MAX_TEXT_CHARACTERS = 4000
+MAX_LINE_CHARACTERS = 160  # history has the line beside the text's reference: it is enough to tell what it is about
 MAX_REQUIREMENT_ID = 40
 Built = TypeVar("Built")
 
@@ -142,7 +143,7 @@ class ModelNodes:
         text = clip((answered.text or "").strip(), MAX_TEXT_CHARACTERS)
         if not text:
             return TextReply(receipt=answered.receipt)
-        line = clip(" ".join(text.split()))
+        line = clip(" ".join(text.split()), MAX_LINE_CHARACTERS)
         return TextReply(receipt=answered.receipt, text=self._artifacts.put_text(text), line=line)
 
 

@@ -42,7 +42,8 @@ class Row(Frozen):
     """A small value of which a history holds thousands.
 
     Between workers it is the list of its fields in their order, without those at its end that have their default;
-    everywhere else it is an object with names. Both are read. A new field goes to the end and has a default.
+    everywhere else it is an object with names. Both are read. A new field goes to the end and has a default. All fields
+    are texts, numbers and rows: what is inside is plain Python when it is checked, where no list counts as a tuple.
     """
 
     @model_serializer(mode="wrap")
