@@ -31,7 +31,7 @@ def take_frame(root: Path, artifacts: ArtifactStore, request: SnapshotRequest, s
 
 
 def _frame(root: Path, artifacts: ArtifactStore, request: SnapshotRequest, stopped: Callable[[], bool]) -> Frame:
-    before = None if request.before is None else load_manifest(request.before.manifest, artifacts)
+    before = None if request.before is None else load_manifest(request.before, artifacts)
     now = scan(root, artifacts, before, stopped)
     difference = "" if before is None else describe_difference(before, now, artifacts, MAX_DIFFERENCE_CHARACTERS)
     return Frame(

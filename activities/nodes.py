@@ -15,7 +15,7 @@ from activities.tools.registry import TOOLS, argument_schema, check_action
 from schemas import contract
 from schemas.actions import ProposedAction
 from schemas.answers import ActionAnswer, ActionsAnswer, PlanAnswer, VerdictAnswer
-from schemas.base import clip
+from schemas.base import clip, rebuild
 from schemas.calls import (
     ActionsReply,
     ModelRequest,
@@ -24,11 +24,13 @@ from schemas.calls import (
     TextReply,
     VerdictReply,
 )
+from schemas.effects import CallReceipt
 from schemas.plan import PlanDraft, StepDraft
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 
 MAX_TEXT_CHARACTERS = 4000
+MAX_LINE_CHARACTERS = 160  # history has the line beside the text's reference: it is enough to tell what it is about
 MAX_REQUIREMENT_ID = 40
 Built = TypeVar("Built")
 
@@ -54,7 +56,7 @@ class ModelNodes:
     @implements(contract.IS_STEP_DONE)
     async def is_step_done(self, request: ModelRequest) -> VerdictReply:
         """Judge at an iteration's head whether the step is done already."""
-        return await self._ask(request, _verdict)
+        return await self._ask(request, self._verdict)
 
     @implements(contract.PROPOSE_ACTION)
     async def propose_action(self, request: ModelRequest) -> ActionsReply:
@@ -69,12 +71,12 @@ class ModelNodes:
     @implements(contract.VALIDATE_PLAN_STEP)
     async def validate_plan_step(self, request: ModelRequest) -> VerdictReply:
         """Judge from two frames whether the actions did the step."""
-        return await self._ask(request, _verdict)
+        return await self._ask(request, self._verdict)
 
     @implements(contract.IS_STEP_DONE_BY_VALIDATION)
     async def is_step_done_by_validation(self, request: ModelRequest) -> VerdictReply:
         """Judge once more, independently, a step that was judged done."""
-        return await self._ask(request, _verdict)
+        return await self._ask(request, self._verdict)
 
     @implements(contract.SUMMARIZE_PLAN_STEP)
     async def summarize_plan_step(self, request: ModelRequest) -> TextReply:
@@ -95,9 +97,9 @@ class ModelNodes:
     def _plan(self, answered: Answered) -> PlanReply:
         if answered.text is None:
             return PlanReply(receipt=answered.receipt)
-        answer = read_reply(answered.text, answered.receipt.finish_reason, PlanAnswer)
+        answer = read_reply(answered.text, answered.finish_reason, PlanAnswer)
         if isinstance(answer, ReplyProblem):
-            return PlanReply(receipt=answered.receipt, problem=answer)
+            return PlanReply(receipt=self._rejected(answered), problem=answer)
         with self._artifacts.together() as artifacts:
             steps = tuple(
                 StepDraft(
@@ -112,9 +114,9 @@ class ModelNodes:
     def _actions(self, request: ModelRequest, answered: Answered) -> ActionsReply:
         if answered.text is None:
             return ActionsReply(receipt=answered.receipt)
-        answer = read_reply(answered.text, answered.receipt.finish_reason, ActionsAnswer)
+        answer = read_reply(answered.text, answered.finish_reason, ActionsAnswer)
         if isinstance(answer, ReplyProblem):
-            return ActionsReply(receipt=answered.receipt, problem=answer)
+            return ActionsReply(receipt=self._rejected(answered), problem=answer)
         kept = answer.actions[: request.max_actions]
         with self._artifacts.together() as artifacts:
             actions = tuple(_proposed(action, request.tools, artifacts) for action in kept)
@@ -125,11 +127,23 @@ class ModelNodes:
             more=answer.more or len(kept) < len(answer.actions),
         )
 
+    def _verdict(self, answered: Answered) -> VerdictReply:
+        if answered.text is None:
+            return VerdictReply(receipt=answered.receipt)
+        answer = read_reply(answered.text, answered.finish_reason, VerdictAnswer)
+        if isinstance(answer, ReplyProblem):
+            return VerdictReply(receipt=self._rejected(answered), problem=answer)
+        return VerdictReply(receipt=answered.receipt, verdict=checked_verdict(answer, answered.evidence))
+
+    def _rejected(self, answered: Answered) -> CallReceipt:
+        """Return the receipt of a reply that cannot be used, with the reply: a repair quotes it."""
+        return rebuild(answered.receipt, raw=self._artifacts.put_text(answered.text) if answered.text else None)
+
     def _text(self, answered: Answered) -> TextReply:
         text = clip((answered.text or "").strip(), MAX_TEXT_CHARACTERS)
         if not text:
             return TextReply(receipt=answered.receipt)
-        line = clip(" ".join(text.split()))
+        line = clip(" ".join(text.split()), MAX_LINE_CHARACTERS)
         return TextReply(receipt=answered.receipt, text=self._artifacts.put_text(text), line=line)
 
 
@@ -144,12 +158,3 @@ def _proposed(action: ActionAnswer, allowed: Sequence[str], artifacts: ArtifactS
         irreversible=checked.irreversible,
         invalid=None if checked.invalid is None else clip(checked.invalid),
     )
-
-
-def _verdict(answered: Answered) -> VerdictReply:
-    if answered.text is None:
-        return VerdictReply(receipt=answered.receipt)
-    answer = read_reply(answered.text, answered.receipt.finish_reason, VerdictAnswer)
-    if isinstance(answer, ReplyProblem):
-        return VerdictReply(receipt=answered.receipt, problem=answer)
-    return VerdictReply(receipt=answered.receipt, verdict=checked_verdict(answer, answered.evidence))

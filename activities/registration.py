@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from functools import wraps
 from typing import TypeVar
@@ -41,7 +41,7 @@ def implements(
     ) -> Callable[[Service, Request], Awaitable[Reply]]:
         @wraps(method)
         async def run(self: Service, request: Request) -> Reply:
-            async with _heartbeats(ref.cls.heartbeat_seconds is not None):
+            with _heartbeats(ref.cls.heartbeat_seconds is not None):
                 try:
                     with attempt(ref.name):
                         return _bounded(ref.name, await method(self, request))
@@ -77,20 +77,23 @@ def _bounded(name: str, reply: Reply) -> Reply:
     return reply
 
 
-@contextlib.asynccontextmanager
-async def _heartbeats(wanted: bool) -> AsyncIterator[None]:
+@contextlib.contextmanager
+def _heartbeats(wanted: bool) -> Iterator[None]:
     """Heartbeat from the event loop: a blocked loop stops them, and then the attempt really is stuck."""
+    loop, timer = asyncio.get_running_loop(), None
 
-    async def beat() -> None:
-        while True:  # an attempt counts from its start: one that is over sooner needs no heartbeat
-            await asyncio.sleep(HEARTBEAT_EVERY_SECONDS)
-            activity.heartbeat()
+    def wait() -> None:  # an attempt counts from its start: one that is over sooner needs no heartbeat
+        nonlocal timer
+        timer = loop.call_later(HEARTBEAT_EVERY_SECONDS, beat)
 
-    task = asyncio.create_task(beat()) if wanted else None
+    def beat() -> None:
+        wait()
+        activity.heartbeat()
+
+    if wanted:
+        wait()
     try:
         yield
     finally:
-        if task:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if timer:
+            timer.cancel()

@@ -17,7 +17,7 @@ from activities.model.port import Completion, CompletionReply
 from activities.tools.registry import TOOLS
 from schemas.actions import Observation, ObservationStatus
 from schemas.calls import ModelRequest
-from schemas.effects import CallReceipt
+from schemas.effects import CallRecord
 from schemas.models import ModelChoice, Node
 from schemas.pricing import Usage
 from schemas.telemetry import ACTIVITY_SPAN, UNKNOWN, Attribute, Label, LogField, Metric, Operation
@@ -138,14 +138,14 @@ class ToolCall:
         self._span.set_content(Attribute.TOOL_RESULT, lambda: text)
 
 
-def count_call(request: ModelRequest, receipt: CallReceipt) -> None:
+def count_call(request: ModelRequest, record: CallRecord) -> None:
     """Count a request that was settled, or that was not sent at all."""
     who = {Label.MODEL: request.choice.model, Label.NODE: request.node.value}
-    status = {Label.STATUS: receipt.status.value}
+    status = {Label.STATUS: record.status.value}
     _count(Metric.MODEL_CALLS, 1, {**who, **status})
-    _count(Metric.MODEL_MICROUSD, receipt.charged.microusd, {**who, **status})
-    _count(Metric.MODEL_TOKENS, receipt.usage.input_tokens, {**who, Label.KIND: "input"})
-    _count(Metric.MODEL_TOKENS, receipt.usage.output_tokens, {**who, Label.KIND: "output"})
+    _count(Metric.MODEL_MICROUSD, record.charged.microusd, {**who, **status})
+    _count(Metric.MODEL_TOKENS, record.usage.input_tokens, {**who, Label.KIND: "input"})
+    _count(Metric.MODEL_TOKENS, record.usage.output_tokens, {**who, Label.KIND: "output"})
 
 
 def count_refused_call(request: ModelRequest, error: Exception) -> None:

@@ -28,6 +28,7 @@ from schemas.workspace import (
     RunChecksRequest,
     SnapshotRequest,
     Workspace,
+    WorkspaceRef,
 )
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
@@ -100,7 +101,7 @@ class WorkspaceActivities:
         )
         return CloseWorkspaceReply(killed=killed, difference=difference)
 
-    def _root(self, workspace: Workspace) -> Path:
+    def _root(self, workspace: WorkspaceRef) -> Path:
         return workspace_root(self._workspaces_dir, workspace)
 
     async def _check(self, workspace: Workspace, checks: Sequence[tuple[str, Check]]) -> ChecksReply:

@@ -3,7 +3,15 @@
 import json
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -24,6 +32,39 @@ class Frozen(BaseModel):
         validate_default=True,
         use_attribute_docstrings=True,
     )
+
+
+AS_ROWS = "rows"
+"""Context of a serialization that writes each ``Row`` as a list."""
+
+
+class Row(Frozen):
+    """A small value of which a history holds thousands.
+
+    Between workers it is the list of its fields in their order, without those at its end that have their default;
+    everywhere else it is an object with names. Both are read. A new field goes to the end and has a default. All fields
+    are texts, numbers and rows: what is inside is plain Python when it is checked, where no list counts as a tuple.
+    """
+
+    @model_serializer(mode="wrap")
+    def _written(self, named: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+        if info.context != AS_ROWS:
+            return named(self)
+        fields = type(self).model_fields
+        values = [getattr(self, name) for name in fields]
+        defaults = [field.default for field in fields.values()]
+        while values and values[-1] == defaults[len(values) - 1]:
+            values.pop()
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        if len(value) > len(cls.model_fields):
+            raise ValueError(f"{len(value)} values, where there are {len(cls.model_fields)} fields")
+        return dict(zip(cls.model_fields, value, strict=False))
 
 
 def rebuild(model: Model, /, **changes: Any) -> Model:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.base import Count, Frozen, MicroUsd
+from schemas.base import Count, Frozen, MicroUsd, Row
 
 LimitCount = Annotated[int, Field(ge=1, le=10**12)]
 
@@ -22,7 +22,7 @@ class Limits(Frozen):
     """Actions performed."""
 
 
-class Spend(Frozen):
+class Spend(Row):
     """What a chain of runs has spent: it only grows."""
 
     microusd: MicroUsd = 0
@@ -35,7 +35,7 @@ class Spend(Frozen):
     """Actions that were or may have been performed."""
 
 
-class Reservation(Frozen):
+class Reservation(Row):
     """What one effect may cost at most; claimed before it starts."""
 
     microusd: MicroUsd = 0

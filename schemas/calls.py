@@ -45,8 +45,8 @@ class ModelRequest(Frozen):
     """Plan, step or iteration that it is asked for, for people and records."""
     choice: ModelChoice
     """Model that answers."""
-    prompt: PromptRef
-    """Template."""
+    template: TextRef
+    """The node's prompt template, as the run has frozen it."""
     context: tuple[ContextText, ...] = Field(max_length=200)
     """What fills the template, chosen by the context builder."""
     tools: tuple[str, ...] = ()

@@ -140,11 +140,9 @@ class CallStatus(StrEnum):
     """Nothing was sent: the ledger's total with this reservation is over a limit."""
 
 
-class CallReceipt(Frozen):
-    """What a model call did and cost; part of every model reply."""
+class CallRecord(Frozen):
+    """What a model call did and cost, as the ledger keeps it."""
 
-    effect_id: str
-    """Key in the ledger."""
     status: CallStatus
     """How it ended."""
     detail: Line = ""
@@ -157,16 +155,31 @@ class CallReceipt(Frozen):
     """False where the provider sent no usage: the reservation is charged."""
     charged: Spend = Spend()
     """What the call added to the chain's spend."""
+    finish_reason: str = ""
+    """The provider's reason for the end of the reply."""
+    text: str = Field(default="", max_length=8000)
+    """The reply as it came, without its reasoning, where it is short: it is kept with its account, by one commit."""
+    raw: TextRef | None = None
+    """The same, where it is long."""
+    reasoning: TextRef | None = None
+    """Reasoning that the provider returned apart from the answer."""
+
+
+class CallReceipt(Frozen):
+    """What a workflow needs to know of a model call; part of every model reply. The ledger's CallRecord says more."""
+
+    status: CallStatus
+    """How it ended."""
+    detail: Line = ""
+    """Why, for everything but ANSWERED: masked provider text, or the limit's name."""
+    charged: Spend = Spend()
+    """What the call added to the chain's spend."""
     chain: Spend = Spend()
     """The chain's settled spend in the ledger after this call: after a reset it exceeds what the state remembers."""
     needed_input_tokens: Count = 0
     """Input tokens that the prompt needs, where NEEDS_MORE."""
-    finish_reason: str = ""
-    """The provider's reason for the end of the reply."""
     raw: TextRef | None = None
-    """The reply as it came, without its reasoning."""
-    reasoning: TextRef | None = None
-    """Reasoning that the provider returned apart from the answer."""
+    """The reply as it came, only where it cannot be used: a repair quotes it."""
 
 
 class LedgerTotals(Frozen):

@@ -5,10 +5,10 @@ import re
 
 from pydantic import Field
 
-from schemas.base import Count, Frozen
+from schemas.base import Count, Row
 
 
-class CallKey(Frozen):
+class CallKey(Row):
     """The identity of one effect: one model request or one mutating action.
 
     It survives retry, crash and replay. A reset, a continue-as-new or a workflow id used again has another

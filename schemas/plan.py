@@ -47,7 +47,7 @@ class Step(Frozen):
     title: Title
     """What the step is, in a line."""
     instruction: TextRef | None
-    """What to do and what will be visible when it is done; None for a step that code added for its requirements."""
+    """What to do and what will be visible then; None for a step that is done, and for one that code added."""
     requirements: tuple[str, ...] = ()
     """Ids of the requirements that the step works towards."""
     status: StepStatus = StepStatus.TODO

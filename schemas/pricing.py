@@ -1,11 +1,11 @@
 """Prices, usage and cost, in whole micro-dollars."""
 
-from schemas.base import Count, Frozen, MicroUsd
+from schemas.base import Count, MicroUsd, Row
 
 TOKENS_PER_PRICE = 1_000_000
 
 
-class Price(Frozen):
+class Price(Row):
     """What a model costs, frozen into the run at submit. Unit: micro-dollars per million tokens."""
 
     input_microusd_per_mtok: MicroUsd
@@ -18,7 +18,7 @@ class Price(Frozen):
     """Input written to the provider's cache; the input price where it is not known."""
 
 
-class Usage(Frozen):
+class Usage(Row):
     """Tokens of one request as the provider counted them."""
 
     input_tokens: Count = 0

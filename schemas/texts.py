@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from schemas.base import Count, Frozen, Sha256
+from schemas.base import Count, Row, Sha256
 
 
-class TextRef(Frozen):
+class TextRef(Row):
     """A text in the artifact store, with what a workflow must know to choose it and to reserve for it."""
 
     sha256: Sha256
@@ -16,7 +16,7 @@ class TextRef(Frozen):
     """Estimated tokens, by ``estimate_tokens``."""
 
 
-class BlobRef(Frozen):
+class BlobRef(Row):
     """Bytes in the artifact store that no prompt will ever hold (a manifest, an archive, a seed)."""
 
     sha256: Sha256
@@ -25,7 +25,13 @@ class BlobRef(Frozen):
     """Length in bytes."""
 
 
-class ContextText(Frozen):
+TRUSTED = frozenset(
+    {"goal", "instructions", "requirements", "tools", "plan", "step", "instruction", "steering", "budget", "limits"}
+)
+"""Slots whose texts are the author's, people's, the plan's or our own; whatever is in another slot is untrusted."""
+
+
+class ContextText(Row):
     """One named place of a prompt template and what fills it."""
 
     slot: str = Field(max_length=40)
@@ -36,8 +42,11 @@ class ContextText(Frozen):
     """A short text of our own; long ones are referenced."""
     ref: TextRef | None = None
     """The referenced text; exactly one of ``inline`` and ``ref`` is used, ``ref`` first."""
-    untrusted: bool = False
-    """True for what came from the environment: it is delimited as data in the prompt."""
+
+    @property
+    def untrusted(self) -> bool:
+        """True for what may quote the environment or a model: it is delimited as data in the prompt."""
+        return self.slot not in TRUSTED
 
 
 def estimate_tokens(text: str) -> int:

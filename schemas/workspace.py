@@ -11,7 +11,6 @@ from schemas.budget import Limits, Spend
 from schemas.calls import PromptRef
 from schemas.checks import Check, CheckResult, RelativePath, Requirement
 from schemas.effects import LedgerTotals
-from schemas.frames import Frame
 from schemas.ids import CallKey
 from schemas.models import Node
 from schemas.outcome import Outcome
@@ -58,23 +57,33 @@ class WorkspaceSpec(Frozen):
     """Resource limits."""
 
 
-class Workspace(Frozen):
-    """An open workspace."""
+class WorkspaceRef(Frozen):
+    """An open workspace, as far as actions and frames need to know it: thousands of requests hold it."""
 
     name: str = Field(max_length=300)
     """Folder name under the worker's workspaces folder."""
     kind: WorkspaceKind
     """How commands are isolated."""
+    limits: WorkspaceLimits
+    """Resource limits."""
+    secrets: SecretNames = ()
+    """Names of the secrets that its commands get as environment variables."""
+
+
+class Workspace(WorkspaceRef):
+    """An open workspace."""
+
     queue: str
     """Task queue of the worker that serves it."""
     root: str = Field(max_length=1000)
     """Absolute path on the worker's host, for people."""
-    limits: WorkspaceLimits
-    """Resource limits."""
     seed_manifest: BlobRef
     """Manifest of the files it started with, for directory checks."""
-    secrets: SecretNames = ()
-    """Names of the secrets that its commands get as environment variables."""
+
+    @property
+    def ref(self) -> WorkspaceRef:
+        """What actions and frames need of it."""
+        return WorkspaceRef(name=self.name, kind=self.kind, limits=self.limits, secrets=self.secrets)
 
 
 class OpenRunRequest(Frozen):
@@ -127,12 +136,12 @@ class OpenWorkspaceRequest(Frozen):
 class SnapshotRequest(Frozen):
     """Takes a frame of a workspace."""
 
-    workspace: Workspace
+    workspace: WorkspaceRef
     """Where."""
     frame_id: str
     """Id of the new frame."""
-    before: Frame | None = None
-    """The frame to take the difference to."""
+    before: BlobRef | None = None
+    """Manifest of the frame to take the difference to."""
 
 
 class ActionRequest(Frozen):
@@ -140,7 +149,7 @@ class ActionRequest(Frozen):
 
     key: CallKey
     """The effect's identity."""
-    workspace: Workspace
+    workspace: WorkspaceRef
     """Where."""
     action: ProposedAction
     """What."""

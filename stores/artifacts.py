@@ -1,6 +1,7 @@
 """The artifact store: texts and blobs on disk under their SHA-256."""
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -11,15 +12,19 @@ from pathlib import Path
 
 from schemas.errors import ArtifactMissing, PayloadTooLarge, StorageUnavailable
 from schemas.texts import BlobRef, TextRef, estimate_tokens
-from stores.files import check_room, write_all_atomically
+from stores.files import check_room, has_plenty, write_all_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
 ROOM_BYTES = 1_000_000
 """What must be free before something is paid for or done whose result is kept here."""
+ROOM_SECONDS = 1.0
+"""How long it counts that there was room, on a disk that says it has plenty."""
 PATIENCE_SECONDS = 40.0
 """How long such a result waits for room in a worker; the ledger's patience may follow within the same attempt."""
 RETRY_SECONDS = 0.5
+READ_AGAIN, READ_AGAIN_BYTES = 200, 20_000
+"""How many artifacts are remembered that were read, and of what size: every call of a step reads the same few."""
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -47,6 +52,8 @@ class ArtifactStore:
         self.secrets = secrets or Secrets()
         self._max_bytes = max_bytes
         self._patience_seconds = patience_seconds
+        self._room_until = 0.0
+        self._read_again = functools.lru_cache(READ_AGAIN)(self._read)
 
     def path(self, sha256: str) -> Path:
         """Return where the artifact of that hash is, or would be."""
@@ -62,8 +69,16 @@ class ArtifactStore:
         return TextRef(sha256=blob.sha256, size_bytes=blob.size_bytes, tokens=estimate_tokens(data.decode()))
 
     def check_room(self) -> None:
-        """Raise StorageUnavailable where a result could not be kept now: what makes it should not begin."""
+        """Raise StorageUnavailable where a result could not be kept now: what makes it should not begin.
+
+        A quota shows only where something is written, which may take milliseconds: on a disk that has plenty, that is
+        done once a second.
+        """
+        now = time.monotonic()
+        if now < self._room_until and has_plenty(self.root):
+            return
         check_room(self.root, ROOM_BYTES)
+        self._room_until = now + ROOM_SECONDS
 
     def put_bytes(self, data: bytes) -> BlobRef:
         """Store ``data`` and return its reference. Raises PayloadTooLarge."""
@@ -107,13 +122,16 @@ class ArtifactStore:
 
     def get_bytes(self, ref: BlobRef | TextRef) -> bytes:
         """Return the bytes. Raises ArtifactMissing, also where the file is damaged."""
-        path = self.path(ref.sha256)
+        return (self._read_again if ref.size_bytes <= READ_AGAIN_BYTES else self._read)(ref.sha256)
+
+    def _read(self, sha256: str) -> bytes:
+        path = self.path(sha256)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            raise ArtifactMissing(f"no artifact sha256:{ref.sha256} in {self.root}") from None
-        if hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise ArtifactMissing(f"the artifact sha256:{ref.sha256} is damaged: {path} has other content")
+            raise ArtifactMissing(f"no artifact sha256:{sha256} in {self.root}") from None
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise ArtifactMissing(f"the artifact sha256:{sha256} is damaged: {path} has other content")
         return data
 
     def names(self) -> frozenset[str]:

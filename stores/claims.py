@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, func, select, update
+from sqlalchemy import Connection, Select, bindparam, func, literal_column, select, update
 
 from schemas.budget import Reservation, Spend
 from schemas.effects import (
@@ -18,22 +18,24 @@ from schemas.effects import (
 )
 from schemas.errors import EffectMismatch, Fenced
 from stores.records import EffectRow
+from stores.statements import Statement
 from stores.sums import METERS, move, spend_of
 from stores.tables import EFFECTS
 
 _E = EFFECTS.c
 
-# built once: building a statement costs as much as running it. What an update writes are the names of its parameters
-_ITS_ID, _ITS_FENCE = "its_id", "its_fence"
-_ROW = select(EFFECTS).where(_E.effect_id == bindparam(_ITS_ID))
-_ROW_OF_CLAIM = _ROW.where(_E.fence == bindparam(_ITS_FENCE))
-_ROW_OF_OPEN_CLAIM = _ROW_OF_CLAIM.where(_E.state == EffectState.INTENT.value)
-_UPDATE = update(EFFECTS).where(_E.effect_id == bindparam(_ITS_ID))
-_INSERT = EFFECTS.insert()
-_LOCK = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam(_ITS_ID), 0)))
-_LOCK_OF_EFFECT = select(func.pg_advisory_xact_lock(func.hashtextextended(_E.first_run_id, 0))).where(
-    _E.effect_id == bindparam(_ITS_ID)
-)
+# what an update or an insert writes are the names of its parameters
+_ITS_ID, _ITS_FENCE, _OPEN = "its_id", "its_fence", "open"
+_OF_ID = select(EFFECTS).where(_E.effect_id == bindparam(_ITS_ID))
+_OF_CLAIM = _OF_ID.where(_E.fence == bindparam(_ITS_FENCE))
+_ROW, _ROW_OF_CLAIM = Statement(_OF_ID), Statement(_OF_CLAIM)
+_ROW_OF_OPEN_CLAIM = Statement(_OF_CLAIM.where(_E.state == bindparam(_OPEN)))
+_UPDATE = Statement(update(EFFECTS).where(_E.effect_id == bindparam(_ITS_ID)))
+_INSERT = Statement(EFFECTS.insert().inline())
+_LOCKED = func.pg_advisory_xact_lock(func.hashtextextended(bindparam(_ITS_ID), literal_column("0")))
+_LOCKED_OF_EFFECT = func.pg_advisory_xact_lock(func.hashtextextended(_E.first_run_id, literal_column("0")))
+_LOCK = Statement(select(_LOCKED.label("locked")))
+_LOCK_OF_EFFECT = Statement(select(_LOCKED_OF_EFFECT.label("locked")).where(_E.effect_id == bindparam(_ITS_ID)))
 
 
 def lock_chain(connection: Connection, first_run_id: str) -> None:
@@ -42,24 +44,24 @@ def lock_chain(connection: Connection, first_run_id: str) -> None:
     Everything that is decided by what a chain has spent is decided under this lock. SQLite has one writer anyway.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(_LOCK, {_ITS_ID: first_run_id})
+        _LOCK.run(connection, {_ITS_ID: first_run_id})
 
 
 def lock_chain_of(connection: Connection, effect_id: str) -> None:
     """Likewise for the chain of an effect that has a row; nothing where it has none."""
     if connection.dialect.name == "postgresql":
-        connection.execute(_LOCK_OF_EFFECT, {_ITS_ID: effect_id})
+        _LOCK_OF_EFFECT.run(connection, {_ITS_ID: effect_id})
 
 
-def find(connection: Connection, intent: Intent) -> Row[Any] | None:
+def find(connection: Connection, intent: Intent) -> Any | None:
     """Return the effect's row, or None. Raises EffectMismatch where it was recorded for another request."""
-    row = connection.execute(_ROW, {_ITS_ID: intent.key.effect_id}).first()
+    row = _row(connection, intent.key.effect_id)
     if row is not None and row.digest != intent.digest:
         raise EffectMismatch(row.effect_id, row.digest, intent.digest)
     return row
 
 
-def pick_up(connection: Connection, row: Row[Any]) -> Opened:
+def pick_up(connection: Connection, row: Any) -> Opened:
     """Return the result of a settled effect, or take over the claim that an earlier attempt left open."""
     if row.state == EffectState.INTENT:
         fence = row.fence + 1
@@ -69,7 +71,7 @@ def pick_up(connection: Connection, row: Row[Any]) -> Opened:
     return Opened(how=OpenedAs.SETTLED, fence=row.fence, result=result)
 
 
-def claim(connection: Connection, intent: Intent, released: Row[Any] | None, state: EffectState, spend: Spend) -> int:
+def claim(connection: Connection, intent: Intent, released: Any | None, state: EffectState, spend: Spend) -> int:
     """Write the effect in ``state``, over the row of a released one where there is one, and return its fence."""
     fence = 1 if released is None else released.fence + 1
     values = {
@@ -83,7 +85,7 @@ def claim(connection: Connection, intent: Intent, released: Row[Any] | None, sta
         "marker_json": "{}",
         "settled_at": None if state is EffectState.INTENT else clock(),
     }
-    move(connection, intent.key.first_run_id, None if released is None else released._mapping, values)
+    move(connection, intent.key.first_run_id, None if released is None else released._asdict(), values)
     if released is not None:
         _update(connection, released.effect_id, **values)
         return fence
@@ -95,13 +97,14 @@ def claim(connection: Connection, intent: Intent, released: Row[Any] | None, sta
         "digest": intent.digest,
     }
     history = {"outcome_json": "{}", "late_json": "[]", "created_at": clock()}
-    connection.execute(_INSERT, {**identity, **values, **history})
+    _INSERT.run(connection, {**identity, **values, **history})
     return fence
 
 
-def of_open_claim(connection: Connection, effect_id: str, fence: int) -> Row[Any] | None:
+def of_open_claim(connection: Connection, effect_id: str, fence: int) -> Any | None:
     """Return the effect's row if this claim is its latest and it has no result, None where the claim is lost."""
-    return connection.execute(_ROW_OF_OPEN_CLAIM, {_ITS_ID: effect_id, _ITS_FENCE: fence}).first()
+    its = {_ITS_ID: effect_id, _ITS_FENCE: fence, _OPEN: EffectState.INTENT.value}
+    return _first(_ROW_OF_OPEN_CLAIM.run(connection, its))
 
 
 def compare_and_set(connection: Connection, effect_id: str, fence: int, values: dict[str, Any]) -> str | None:
@@ -112,7 +115,7 @@ def compare_and_set(connection: Connection, effect_id: str, fence: int, values: 
     # naming the fence keeps an update without other values a valid one
     _update(connection, effect_id, fence=fence, **values)
     if "state" in values:
-        move(connection, row.first_run_id, row._mapping, {**row._mapping, **values})
+        move(connection, row.first_run_id, row._asdict(), {**row._asdict(), **values})
     return str(row.first_run_id)
 
 
@@ -121,7 +124,7 @@ def settled_as(connection: Connection, effect_id: str, fence: int, result: Effec
 
     That is the answer to a commit whose answer was lost.
     """
-    row = connection.execute(_ROW_OF_CLAIM, {_ITS_ID: effect_id, _ITS_FENCE: fence}).first()
+    row = _first(_ROW_OF_CLAIM.run(connection, {_ITS_ID: effect_id, _ITS_FENCE: fence}))
     if row is None or spend_of(row) != result.charged:
         return None
     same = (row.state, row.outcome_json) == (result.state.value, result.outcome_json)
@@ -130,7 +133,7 @@ def settled_as(connection: Connection, effect_id: str, fence: int, result: Effec
 
 def record_late(connection: Connection, effect_id: str, fence: int, result: EffectResult) -> None:
     """Keep a result that came too late beside the one that counts."""
-    row = connection.execute(_ROW, {_ITS_ID: effect_id}).first()
+    row = _row(connection, effect_id)
     if row is not None:
         late = {"fence": fence, "at": clock(), "result": result.model_dump(mode="json")}
         text = json.dumps([*json.loads(row.late_json), late])
@@ -139,14 +142,22 @@ def record_late(connection: Connection, effect_id: str, fence: int, result: Effe
 
 def fenced(connection: Connection, effect_id: str, fence: int) -> Fenced:
     """Return the error of a claim that does not hold, saying why."""
-    row = connection.execute(_ROW, {_ITS_ID: effect_id}).first()
+    row = _row(connection, effect_id)
     if row is None:
         return Fenced(f"effect {effect_id} was never claimed")
     return Fenced(f"claim {fence} on effect {effect_id} is lost: it is {row.state} under claim {row.fence}")
 
 
+def _row(connection: Connection, effect_id: str) -> Any | None:
+    return _first(_ROW.run(connection, {_ITS_ID: effect_id}))
+
+
+def _first(rows: list[Any]) -> Any | None:
+    return rows[0] if rows else None
+
+
 def _update(connection: Connection, effect_id: str, **values: Any) -> None:
-    connection.execute(_UPDATE, {_ITS_ID: effect_id, **values})
+    _UPDATE.run(connection, {_ITS_ID: effect_id, **values})
 
 
 def reserved_spend(intent: Intent) -> Spend:
@@ -165,7 +176,7 @@ def of_chain(first_run_id: str) -> Select[Any]:
     return select(EFFECTS).where(_E.first_run_id == first_run_id).order_by(_E.number)
 
 
-def effect_row(row: Row[Any]) -> EffectRow:
+def effect_row(row: Any) -> EffectRow:
     """Return a row as people and judges see it."""
     return EffectRow(
         effect_id=row.effect_id,
@@ -186,7 +197,7 @@ def effect_row(row: Row[Any]) -> EffectRow:
     )
 
 
-def process_of(row: Row[Any]) -> ProcessGroup | None:
+def process_of(row: Any) -> ProcessGroup | None:
     """Return the process that the row's claim noted, or None."""
     return None if row.process_json is None else ProcessGroup.model_validate_json(row.process_json)
 

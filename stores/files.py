@@ -22,6 +22,8 @@ REMEDIES = {
 }
 """What to do about a disk, by the system's error number; for every other error it is no use to wait."""
 
+PLENTY_BYTES = 64_000_000
+
 
 def storage_problem(error: OSError, path: Path | None = None) -> StorageUnavailable | None:
     """Return the typed error where the disk is the reason (what, where, what to do), None for any other error."""
@@ -87,6 +89,15 @@ def check_own(folders: Iterable[Path]) -> None:
             there = next(place for place in (folder, *folder.parents) if place.exists())
             if not os.access(there, os.W_OK | os.X_OK):
                 raise
+
+
+def has_plenty(folder: Path) -> bool:
+    """Whether the file system says that ``folder`` can be written and has far more room than any check asks for."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return not found.f_flag & os.ST_RDONLY and found.f_bavail * found.f_frsize >= PLENTY_BYTES
 
 
 @contextlib.contextmanager

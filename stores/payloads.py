@@ -14,6 +14,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import CompositePayloadConverter, DefaultPayloadConverter, JSONPlainPayloadConverter
 
+from schemas.base import AS_ROWS
 from schemas.contract import all_refs
 from schemas.state import TaskInput
 from schemas.workspace import ArchiveRequest, RecordRunRequest
@@ -32,7 +33,7 @@ class CompactJson(PydanticJSONPlainPayloadConverter):
         """Return ``value`` as JSON."""
         if not isinstance(value, BaseModel) or not _between_workers(value):
             return super().to_payload(value)
-        data = value.model_dump_json(exclude_defaults=True).encode()
+        data = value.model_dump_json(exclude_defaults=True, context=AS_ROWS).encode()
         marks = {RECORD_MARK: b"1"} if type(value) in RECORDS else {}
         return Payload(metadata={"encoding": self.encoding.encode(), **marks}, data=data)
 

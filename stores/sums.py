@@ -5,10 +5,11 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
 from schemas.budget import Spend, add
 from schemas.effects import EffectState, LedgerTotals
+from stores.statements import Statement
 from stores.tables import CHAIN_SUMS
 
 METERS = tuple(Spend.model_fields)
@@ -16,20 +17,18 @@ _SUMMED = ("reserved_microusd", *(f"spend_{meter}" for meter in METERS))
 
 
 @cache  # building it costs several times as much as running it
-def _counting(dialect: str) -> Any:
+def _counting(dialect: str) -> Statement:
     """Return the statement that counts; of the dialects only the database's own is imported, which is loaded anyway."""
-    new = import_module(f"sqlalchemy.dialects.{dialect}").insert(CHAIN_SUMS)
-    return new.on_conflict_do_update(
-        index_elements=["first_run_id", "state"],
-        set_={name: CHAIN_SUMS.c[name] + new.excluded[name] for name in ("effects", *_SUMMED)},
-    )
+    new = import_module(f"sqlalchemy.dialects.{dialect}").insert(CHAIN_SUMS).inline()
+    counted = {name: CHAIN_SUMS.c[name] + new.excluded[name] for name in ("effects", *_SUMMED)}
+    return Statement(new.on_conflict_do_update(index_elements=["first_run_id", "state"], set_=counted))
 
 
 _CHAIN = "chain"
-_TOTALS = select(CHAIN_SUMS).where(CHAIN_SUMS.c.first_run_id == bindparam(_CHAIN))
+_TOTALS = Statement(select(CHAIN_SUMS).where(CHAIN_SUMS.c.first_run_id == bindparam(_CHAIN)))
 
 
-def spend_of(row: Row[Any]) -> Spend:
+def spend_of(row: Any) -> Spend:
     """Return what a row of effects or of their sums counts."""
     return Spend(**{meter: getattr(row, f"spend_{meter}") for meter in METERS})
 
@@ -37,14 +36,13 @@ def spend_of(row: Row[Any]) -> Spend:
 def move(connection: Connection, first_run_id: str, before: Mapping[Any, Any] | None, after: Mapping[Any, Any]) -> None:
     """Count an effect as ``after`` and no longer as ``before``; both name state, reservation and spend."""
     counted = [(after, 1)] if before is None else [(before, -1), (after, 1)]
-    connection.execute(
-        _counting(connection.dialect.name), [_counted(first_run_id, effect, sign) for effect, sign in counted]
-    )
+    counting = _counting(connection.dialect.name)
+    counting.run(connection, *(_counted(first_run_id, effect, sign) for effect, sign in counted))
 
 
 def totals(connection: Connection, first_run_id: str) -> LedgerTotals:
     """Return the chain's figures; zero for a chain without effects."""
-    by_state = {EffectState(row.state): row for row in connection.execute(_TOTALS, {_CHAIN: first_run_id})}
+    by_state = {EffectState(row.state): row for row in _TOTALS.run(connection, {_CHAIN: first_run_id})}
     settled = Spend()
     for state, row in by_state.items():
         if state is not EffectState.INTENT:

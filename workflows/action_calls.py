@@ -35,7 +35,7 @@ class ActionCalls:
             self.calls.refuse_over(cost)
             request = ActionRequest(
                 key=self.journal.next_key(),
-                workspace=workspace,
+                workspace=workspace.ref,
                 action=action,
                 action_id=action_id,
                 observation_id=self.journal.next_id("o"),

@@ -23,7 +23,11 @@ class Looking:
         """Take a frame; it becomes t1 where there is none yet, otherwise t2."""
         frames, workspace = self.journal.state.frames, self.journal.state.workspace
         assert workspace is not None, "a frame is taken only of an open workspace"
-        request = SnapshotRequest(workspace=workspace, frame_id=self.journal.next_id("f"), before=frames.t1)
+        request = SnapshotRequest(
+            workspace=workspace.ref,
+            frame_id=self.journal.next_id("f"),
+            before=frames.t1.manifest if frames.t1 else None,
+        )
         frame = await self.calls.run(contract.SNAPSHOT, request)
         frames = self.journal.state.frames
         self.journal.change(frames=rebuild(frames, **({"t2": frame} if frames.t1 else {"t1": frame})))

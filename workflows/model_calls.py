@@ -50,34 +50,38 @@ class ModelCalls:
 
         Raises: Ended where the budget does not allow it or no answer comes, HandOver.
         """
-        reply = await self._ask_answered(ref, place, learned, None)
+        effect_id, reply = await self._ask_answered(ref, place, learned, None)
         problem = getattr(reply, "problem", None)
         if problem is None:
             return reply
         raw = reply.receipt.raw
         repairable = raw is not None and raw.tokens <= MAX_REPAIRED_TOKENS
-        self._note_unusable(reply.receipt, problem, place, repaired=repairable)
+        self._note_unusable(effect_id, problem, place, repaired=repairable)
         if raw is None or not repairable:
             return reply
         repair = RepairRequest(reply=raw, problem=problem.detail)
-        second = await self._ask_answered(ref, place, learned, repair)
+        effect_id, second = await self._ask_answered(ref, place, learned, repair)
         if second_problem := getattr(second, "problem", None):
-            self._note_unusable(second.receipt, second_problem, place, repaired=False)
+            self._note_unusable(effect_id, second_problem, place, repaired=False)
         return second
 
     async def _ask_answered(
         self, ref: ActivityRef[ModelRequest, ModelReply], place: str, learned: str, repair: RepairRequest | None
-    ) -> ModelReply:
-        """Ask until a reply comes back: unanswered calls and outgrown reservations are asked again, each bounded."""
+    ) -> tuple[str, ModelReply]:
+        """Ask until a reply comes back, and return its effect's id with it.
+
+        Unanswered calls and outgrown reservations are asked again, each bounded.
+        """
         needed, enlarged = 0, 0
         unanswered = dict.fromkeys(MAX_UNANSWERED, 0)
         while True:
             await self.calls.ready()
-            reply = await self._ask_once(ref, self._request(Node(ref.name), place, learned, repair, needed))
+            request = self._request(Node(ref.name), place, learned, repair, needed)
+            reply = await self._ask_once(ref, request)
             receipt = reply.receipt
             match receipt.status:
                 case CallStatus.ANSWERED:
-                    return reply
+                    return request.key.effect_id, reply
                 case CallStatus.OVER_LIMIT:
                     raise self.calls.over(receipt.detail)
                 case CallStatus.NEEDS_MORE:
@@ -86,7 +90,7 @@ class ModelCalls:
                         raise failed("ContextExceeded", f"{ref.name}: the prompt needs {needed:,} tokens")
                 case CallStatus.AMBIGUOUS | CallStatus.LOST:
                     unanswered[receipt.status] += 1
-                    self._note_unanswered(ref.name, receipt, place)
+                    self._note_unanswered(request, receipt)
                     count = unanswered[receipt.status]
                     if count >= MAX_UNANSWERED[receipt.status] and self.journal.state.cancel is None:
                         raise failed("ModelUnanswered", f"{ref.name}: {counted(count, 'request')}: {receipt.detail}")
@@ -103,7 +107,7 @@ class ModelCalls:
             node=node,
             place=place,
             choice=choice,
-            prompt=prompt,
+            template=prompt.template,
             context=texts,
             tools=spec.tools if proposing else (),
             max_actions=spec.bounds.max_plan_step_actions - state.cursor.actions if proposing else 0,
@@ -123,7 +127,6 @@ class ModelCalls:
                 request,
                 extra_seconds=request.choice.timeout_seconds,
                 until=self.calls.cancelled,
-                summary=f"{request.node.value} {request.place}",
             )
             charged, chain = reply.receipt.charged, reply.receipt.chain
             return reply
@@ -134,15 +137,17 @@ class ModelCalls:
         finally:
             self.journal.state = budget.settle(self.journal.state, cost, charged, chain)
 
-    def _note_unanswered(self, name: str, receipt: CallReceipt, place: str) -> None:
+    def _note_unanswered(self, request: ModelRequest, receipt: CallReceipt) -> None:
         self.journal.count(ambiguous_calls=1)
-        text = f"{name}: no answer, charged {budget.exact_dollars(receipt.charged.microusd)}: {receipt.detail}"
-        self.journal.note(EventKind.CALL, text, place=place, ok=False, refs={Ref.EFFECT: receipt.effect_id})
+        charged = budget.exact_dollars(receipt.charged.microusd)
+        text = f"{request.node.value}: no answer, charged {charged}: {receipt.detail}"
+        refs = {Ref.EFFECT: request.key.effect_id}
+        self.journal.note(EventKind.CALL, text, place=request.place, ok=False, refs=refs)
 
-    def _note_unusable(self, receipt: CallReceipt, problem: ReplyProblem, place: str, *, repaired: bool) -> None:
+    def _note_unusable(self, effect_id: str, problem: ReplyProblem, place: str, *, repaired: bool) -> None:
         self.journal.count(unusable_replies=1)
         text = f"unusable reply ({problem.kind.value}): {problem.detail}"
-        refs = {Ref.EFFECT: receipt.effect_id}
+        refs = {Ref.EFFECT: effect_id}
         self.journal.note(EventKind.AGENT_ERROR, text, place=place, ok=False, visible=repaired, refs=refs)
 
 

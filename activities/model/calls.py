@@ -10,11 +10,21 @@ from typing import Any, TypeVar
 from activities.model.port import AmbiguousCall, Completion, CompletionReply, Gateway, Gateways
 from activities.prompting import Prompt, render
 from activities.telemetry import chat, count_call, count_refused_call
-from schemas.base import clip, rebuild
+from schemas.base import clip, json_bytes
 from schemas.budget import Spend
 from schemas.calls import ModelRequest
 from schemas.digest import digest_model
-from schemas.effects import CallReceipt, CallStatus, EffectKind, EffectResult, EffectState, Intent, Opened, OpenedAs
+from schemas.effects import (
+    CallReceipt,
+    CallRecord,
+    CallStatus,
+    EffectKind,
+    EffectResult,
+    EffectState,
+    Intent,
+    Opened,
+    OpenedAs,
+)
 from schemas.errors import SurefootError
 from schemas.pricing import Usage, cost_microusd
 from schemas.sizing import rendered_tokens
@@ -22,6 +32,7 @@ from stores.artifacts import ArtifactStore
 from stores.ledger import FRESH_SECONDS, Ledger
 
 MAX_RAW_CHARACTERS = 5_000_000
+SHORT_REPLY_BYTES = 8000  # in JSON; with everything else that is kept of a call it stays below the ledger's bound
 CUT = "length"  # a reply beyond it is treated as the provider's own truncation
 Built = TypeVar("Built")
 
@@ -33,6 +44,8 @@ class Answered:
     receipt: CallReceipt
     text: str | None = None
     """None where no reply came."""
+    finish_reason: str = ""
+    """The provider's reason for the end of the reply."""
     evidence: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Texts of the prompt that may be cited, by label."""
 
@@ -134,7 +147,7 @@ class ModelCalls:
         return partial(self._close, request, fence, reply)
 
     def _render(self, request: ModelRequest) -> Prompt:
-        template = self._artifacts.get_text(request.prompt.template)
+        template = self._artifacts.get_text(request.template)
         context = [
             (item, self._mask(item.inline if item.ref is None else self._artifacts.get_text(item.ref)))
             for item in request.context
@@ -152,58 +165,53 @@ class ModelCalls:
         if usage is not None:
             money = cost_microusd(usage, price) if price else 0
             charged = Spend(microusd=money, tokens=usage.input_tokens + usage.output_tokens, model_calls=1)
+        short = json_bytes(text) <= SHORT_REPLY_BYTES
         with self._artifacts.together(patient=True) as artifacts:
-            raw = artifacts.put_text(text) if text else None
+            raw = None if short else artifacts.put_text(text)
             thought = artifacts.put_text(reasoning) if reasoning else None
-        receipt = CallReceipt(
-            effect_id=request.key.effect_id,
+        record = CallRecord(
             status=CallStatus.ANSWERED,
             model=clip(_storable(self._mask(reply.model)), 200),
             usage=usage or Usage(),
             usage_known=usage is not None,
             charged=charged,
             finish_reason=CUT if len(reply.text) > MAX_RAW_CHARACTERS else clip(self._mask(reply.finish_reason), 60),
+            text=text if short else "",
             raw=raw,
             reasoning=thought,
         )
         state = EffectState.AMBIGUOUS if usage is None else EffectState.DONE
-        return self._settled(request, fence, state, receipt, text)
+        return self._settled(request, fence, state, record, text)
 
     def _close_unanswered(self, request: ModelRequest, fence: int, status: CallStatus, detail: str) -> Answered:
-        receipt = CallReceipt(
-            effect_id=request.key.effect_id,
+        record = CallRecord(
             status=status,
             detail=clip(_storable(detail)),
             usage_known=False,
             charged=_reserved(request),
         )
-        return self._settled(request, fence, EffectState.AMBIGUOUS, receipt, None)
+        return self._settled(request, fence, EffectState.AMBIGUOUS, record, None)
 
     def _settled(
-        self, request: ModelRequest, fence: int, state: EffectState, receipt: CallReceipt, text: str | None
+        self, request: ModelRequest, fence: int, state: EffectState, record: CallRecord, text: str | None
     ) -> Answered:
-        outcome = receipt.model_dump_json(exclude={"chain"})
-        result = EffectResult(state=state, charged=receipt.charged, outcome_json=outcome)
+        result = EffectResult(state=state, charged=record.charged, outcome_json=record.model_dump_json())
         chain = self._ledger.close(request.key.effect_id, fence, result).spend
-        count_call(request, receipt)
-        return Answered(rebuild(receipt, chain=chain), text)
+        count_call(request, record)
+        return _answered(record, chain, text)
 
     def _unsent(self, request: ModelRequest, status: CallStatus, detail: str, needed: int = 0) -> Answered:
         chain = self._ledger.totals(request.key.first_run_id).spend
-        effect_id = request.key.effect_id
-        receipt = CallReceipt(
-            effect_id=effect_id, status=status, detail=detail, chain=chain, needed_input_tokens=needed
-        )
-        count_call(request, receipt)
-        return Answered(receipt)
+        count_call(request, CallRecord(status=status, detail=detail))
+        return Answered(CallReceipt(status=status, detail=detail, chain=chain, needed_input_tokens=needed))
 
     def _recorded(self, request: ModelRequest, opened: Opened) -> Answered:
         """Return what an earlier attempt recorded: the same reply, read again."""
-        known = CallReceipt.model_validate_json(opened.result.outcome_json if opened.result else "")
-        receipt = rebuild(known, chain=self._ledger.totals(request.key.first_run_id).spend)
-        if receipt.status is not CallStatus.ANSWERED:
-            return Answered(receipt)
-        return Answered(receipt, self._artifacts.get_text(receipt.raw) if receipt.raw else "")
+        record = CallRecord.model_validate_json(opened.result.outcome_json if opened.result else "")
+        chain = self._ledger.totals(request.key.first_run_id).spend
+        if record.status is not CallStatus.ANSWERED:
+            return _answered(record, chain, None)
+        return _answered(record, chain, self._artifacts.get_text(record.raw) if record.raw else record.text)
 
 
 async def _unless_stopped(gateway: Gateway, completion: Completion, stop: asyncio.Event) -> CompletionReply:
@@ -218,6 +226,11 @@ async def _unless_stopped(gateway: Gateway, completion: Completion, stop: asynci
     if sending.cancelled():
         raise AmbiguousCall("cancelled while the request was under way")
     return sending.result()
+
+
+def _answered(record: CallRecord, chain: Spend, text: str | None) -> Answered:
+    receipt = CallReceipt(status=record.status, detail=record.detail, charged=record.charged, chain=chain)
+    return Answered(receipt, text, record.finish_reason)
 
 
 def _intent(request: ModelRequest) -> Intent:

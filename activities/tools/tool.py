@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from schemas.actions import ObservationStatus
 from schemas.effects import EffectClass, ProcessGroup
-from schemas.workspace import Workspace
+from schemas.workspace import WorkspaceRef
 from stores.secrets import Secrets
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
@@ -37,7 +37,7 @@ class Claim(Protocol):
 class ToolContext:
     """What a tool needs beside its arguments; none of it is the model's to choose."""
 
-    workspace: Workspace
+    workspace: WorkspaceRef
     root: Path
     """The workspace's folder."""
     incoming: Path

@@ -13,7 +13,7 @@ from activities.workspaces.manifest import save_manifest
 from activities.workspaces.paths import PathRefused, split_path, write_file
 from activities.workspaces.scanning import scan
 from schemas.errors import SandboxUnavailable, SeedInvalid, WorkspaceLost, WorkspaceUnavailable
-from schemas.workspace import OpenWorkspaceRequest, Workspace, WorkspaceKind
+from schemas.workspace import OpenWorkspaceRequest, Workspace, WorkspaceKind, WorkspaceRef
 from stores.artifacts import ArtifactStore
 from stores.seeds import unpack_seed
 
@@ -34,7 +34,7 @@ def workspace_name(workflow_id: str, first_run_id: str) -> str:
     return f"{safe}.{digest[:10]}"
 
 
-def workspace_root(workspaces_dir: Path, workspace: Workspace) -> Path:
+def workspace_root(workspaces_dir: Path, workspace: WorkspaceRef) -> Path:
     """Return the folder of an open workspace's files.
 
     Raises WorkspaceUnavailable where the folder of all workspaces is not there, as where its volume is not mounted;

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas.errors import SandboxUnavailable
-from schemas.workspace import Workspace, WorkspaceKind, WorkspaceLimits
+from schemas.workspace import WorkspaceKind, WorkspaceLimits, WorkspaceRef
 from stores.sandbox_probe import find_bubblewrap, isolation, sandbox_path
 
 SANDBOX_FOLDER = "/workspace"
@@ -45,7 +45,7 @@ class Command:
 
 
 def shell_command(
-    workspace: Workspace, root: Path, line: str, timeout_seconds: float, env: Mapping[str, str] | None = None
+    workspace: WorkspaceRef, root: Path, line: str, timeout_seconds: float, env: Mapping[str, str] | None = None
 ) -> Command:
     """Return the command that runs ``line`` with ``sh -c`` in the workspace. Raises SandboxUnavailable."""
     extra = {**_EVERYWHERE, **(env or {})}

@@ -8,10 +8,11 @@ from activities.model.litellm_gateway import LiteLlmGateway
 from activities.model.port import Gateway, Gateways
 from activities.model.rehearsed import RehearsedGateway
 from activities.nodes import ModelNodes
-from activities.prompting import EVIDENCE, SLOTS, template
+from activities.prompting import SLOTS, template
 from schemas.base import rebuild
 from schemas.budget import Limits, Reservation
-from schemas.calls import ModelRequest, PromptRef, RepairRequest
+from schemas.calls import ModelRequest, RepairRequest
+from schemas.effects import CallRecord
 from schemas.ids import CallKey
 from schemas.models import ModelChoice, Node
 from schemas.pricing import Price, ceiling_microusd
@@ -77,7 +78,7 @@ class ModelBench:
             node=node,
             place="v1.s1.i1",
             choice=choice,
-            prompt=PromptRef(node=node, version=ref.sha256[:12], template=ref),
+            template=ref,
             context=context,
             tools=tools,
             max_actions=3 if node is Node.PROPOSE_ACTION else 0,
@@ -86,6 +87,10 @@ class ModelBench:
             limits=limits or Limits(),
         )
 
+    def record(self) -> CallRecord:
+        """Return what the ledger keeps of the last call."""
+        return CallRecord.model_validate_json(self.ledger.rows(CHAIN)[-1].outcome_json)
+
     def _context(self, slots: Iterable[str], texts: dict[str, str]) -> Iterable[ContextText]:
         for slot in sorted(slots):
             text = texts.get(slot, f"the {slot}")
@@ -93,5 +98,4 @@ class ModelBench:
                 slot=slot,
                 label=LABELS.get(slot, ""),
                 ref=self.artifacts.put_text(text),
-                untrusted=slot in EVIDENCE,
             )

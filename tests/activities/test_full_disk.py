@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from temporalio.exceptions import ApplicationError
 
+from activities.model.calls import SHORT_REPLY_BYTES
 from activities.model.port import Completion, CompletionReply
 from schemas.actions import ObservationStatus
 from schemas.base import rebuild
@@ -25,6 +26,7 @@ from tests.support.processes import eventually
 
 DISK_BYTES = 6_000_000
 ANSWER = '{"reason": "seen", "citation": {"source": "o17", "quote": "the observations"}, "result": true}'
+ANSWER += " " * SHORT_REPLY_BYTES  # a short one would be kept in the ledger
 
 
 class FillingGateway:
@@ -74,8 +76,9 @@ def test_a_reply_that_was_paid_for_waits_for_room(tmp_path: Path) -> None:
         asking.join(30)
         (reply,) = replies
         assert reply.receipt.status is CallStatus.ANSWERED
-        assert reply.receipt.raw is not None
-        assert bench.artifacts.get_text(reply.receipt.raw) == ANSWER
+        raw = bench.record().raw
+        assert raw is not None
+        assert bench.artifacts.get_text(raw) == ANSWER
         (row,) = bench.ledger.rows(CHAIN)
         assert (row.state, row.charged) == (EffectState.DONE, reply.receipt.charged)
 

@@ -60,14 +60,14 @@ def test_a_call_is_billed_exactly_and_its_receipt_says_so(bench: ModelBench, stu
     reply = judge(bench, stub)
     usage = billed_usage(stub.bill()[0])
     cost = Spend(microusd=cost_microusd(usage, PRICE), tokens=usage.input_tokens + usage.output_tokens, model_calls=1)
-    receipt = reply.receipt
+    receipt, record = reply.receipt, bench.record()
     assert receipt.status is CallStatus.ANSWERED
-    assert (receipt.usage, receipt.charged, receipt.chain) == (usage, cost, cost)
+    assert (receipt.charged, receipt.chain, receipt.raw) == (cost, cost, None)
+    assert (record.status, record.usage, record.charged) == (CallStatus.ANSWERED, usage, cost)
     assert bench.ledger.totals(CHAIN).spend == cost
-    assert receipt.raw is not None
-    assert receipt.reasoning is not None
-    assert bench.artifacts.get_text(receipt.raw) == YES
-    assert bench.artifacts.get_text(receipt.reasoning) == "I looked"
+    assert (record.text, record.raw) == (YES, None)
+    assert record.reasoning is not None
+    assert bench.artifacts.get_text(record.reasoning) == "I looked"
     assert reply.verdict is not None
     assert reply.verdict.result
 
@@ -268,7 +268,7 @@ def test_a_reply_without_usage_is_used_and_charged_its_reservation(bench: ModelB
     reply = judge(bench, stub)
     assert reply.verdict is not None
     assert reply.verdict.result
-    assert not reply.receipt.usage_known
+    assert not bench.record().usage_known
     (row,) = bench.ledger.rows(CHAIN)
     assert reply.receipt.charged.microusd == row.reserved.microusd
     assert row.state is EffectState.AMBIGUOUS  # nobody knows what was billed for it

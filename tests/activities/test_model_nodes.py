@@ -166,7 +166,7 @@ def test_the_rehearsed_model_gives_the_first_reply_that_fits_and_keeps_its_own_r
     assert reply.plan is not None
     assert reply.plan.why == "token a1b2"
     assert reply.plan.steps[0].title == "Use a1b2"
-    assert reply.receipt.model == "rehearsed"
+    assert bench.record().model == "rehearsed"
     (line,) = [json.loads(line) for line in (bench.logs / "rehearsed-model.jsonl").read_text().splitlines()]
     assert line["reply"] == 4
     assert line["effect_id"] == request.key.effect_id

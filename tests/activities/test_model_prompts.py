@@ -14,7 +14,7 @@ from schemas.answers import CitationAnswer, VerdictAnswer
 from schemas.calls import RepairRequest
 from schemas.models import Node
 from schemas.sizing import prompt_tokens, rendered_tokens
-from schemas.texts import ContextText, TextRef, estimate_tokens
+from schemas.texts import TRUSTED, ContextText, TextRef, estimate_tokens
 
 JUDGES = [Node.IS_STEP_DONE, Node.VALIDATE_PLAN_STEP, Node.IS_STEP_DONE_BY_VALIDATION]
 WORDS = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -26,10 +26,7 @@ def ref(text: str) -> TextRef:
 
 
 def filled(node: Node, text: str = "text") -> list[tuple[ContextText, str]]:
-    return [
-        (ContextText(slot=slot, label=f"l-{slot}", ref=ref(text), untrusted=slot in EVIDENCE), text)
-        for slot in sorted(SLOTS[node])
-    ]
+    return [(ContextText(slot=slot, label=f"l-{slot}", ref=ref(text)), text) for slot in sorted(SLOTS[node])]
 
 
 @pytest.mark.parametrize("node", list(Node))
@@ -56,6 +53,15 @@ def test_a_place_without_text_says_so_and_a_text_without_place_is_an_error(node:
         render(template(node), [(ContextText(slot="colour", inline="red"), "red")], "effect", None)
 
 
+def test_what_is_not_known_to_be_ours_is_delimited_as_data() -> None:
+    slots = {slot for node in Node for slot in SLOTS[node]}
+    assert slots > TRUSTED
+    assert slots - TRUSTED == EVIDENCE | {"verdict", "action_summary", "learned"}
+    for node in Node:
+        prompt = render(template(node), filled(node), "effect", None)
+        assert set(re.findall(r"<<<DATA l-(\w+) ", prompt.user)) == SLOTS[node] - TRUSTED
+
+
 def test_a_template_without_its_sections_is_an_error() -> None:
     with pytest.raises(PromptError, match="system"):
         render("only {{goal}}", [], "effect", None)
@@ -63,8 +69,8 @@ def test_a_template_without_its_sections_is_an_error() -> None:
 
 def test_texts_of_one_place_stand_in_order_under_their_labels() -> None:
     context = [
-        (ContextText(slot="observations", label="o1", untrusted=True, ref=ref("first")), "first"),
-        (ContextText(slot="observations", label="o2", untrusted=True, ref=ref("second")), "second"),
+        (ContextText(slot="observations", label="o1", ref=ref("first")), "first"),
+        (ContextText(slot="observations", label="o2", ref=ref("second")), "second"),
         (ContextText(slot="instruction", inline="do it"), "do it"),
     ]
     prompt = render(template(Node.SUMMARIZE_ACTIONS), context, "effect", None)
@@ -87,17 +93,17 @@ def test_data_cannot_close_its_own_delimiter_nor_open_a_place(text: str, effect_
 
 @given(
     node=st.sampled_from(list(Node)),
-    texts=st.lists(st.tuples(WORDS, WORDS, st.booleans()), max_size=8),
+    texts=st.lists(st.tuples(WORDS, WORDS), max_size=8),
     problem=WORDS,
     reply=st.none() | WORDS,
 )
 def test_no_prompt_is_larger_than_the_workflow_reckoned(
-    node: Node, texts: list[tuple[str, str, bool]], problem: str, reply: str | None
+    node: Node, texts: list[tuple[str, str]], problem: str, reply: str | None
 ) -> None:
     slots = sorted(SLOTS[node])
     context = [
-        (ContextText(slot=slots[index % len(slots)], label=label, ref=ref(text), untrusted=untrusted), text)
-        for index, (label, text, untrusted) in enumerate(texts)
+        (ContextText(slot=slots[index % len(slots)], label=label, ref=ref(text)), text)
+        for index, (label, text) in enumerate(texts)
     ]
     repair = None
     if reply is not None:

@@ -49,8 +49,9 @@ def test_a_reply_is_masked_before_it_is_kept_and_read(bench: ModelBench, stub: M
     assert reply.thought == f"use {SIGN}"
     assert reply.actions[0].preview == f"x {SIGN}"
     assert bench.artifacts.get_text(reply.actions[0].arguments) == f'{{"command":"x {SIGN}"}}'
-    assert reply.receipt.reasoning is not None
-    assert bench.artifacts.get_text(reply.receipt.reasoning) == f"{SIGN} is it"
+    reasoning = bench.record().reasoning
+    assert reasoning is not None
+    assert bench.artifacts.get_text(reasoning) == f"{SIGN} is it"
 
 
 def test_a_prompt_is_masked_and_a_citation_of_its_mask_is_found(bench: ModelBench, stub: ModelStub) -> None:

@@ -115,7 +115,9 @@ class WorkspaceBench:
 
     def frame(self, frame_id: str = "f1", before: Frame | None = None) -> Frame:
         """Take a frame."""
-        request = SnapshotRequest(workspace=self.workspace, frame_id=frame_id, before=before)
+        request = SnapshotRequest(
+            workspace=self.workspace, frame_id=frame_id, before=before.manifest if before else None
+        )
         return run_activity(self.activities.snapshot, request)
 
     def check(self, check: Check) -> CheckResult:

@@ -10,7 +10,7 @@ import pytest
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import ArtifactStore
-from stores.files import exclusive_lock, write_once
+from stores.files import PLENTY_BYTES, exclusive_lock, write_once
 from stores.ledger import Ledger
 from tests.client.scenario_files import rehearsed_scenario
 from tests.stores.intents import ROOT, intent
@@ -59,6 +59,44 @@ def test_what_cannot_be_written_is_typed_and_goes_through_once_there_is_room(tmp
     assert ledger.startswith(f"ledger: the ledger's database {tmp_path}/surefoot.db cannot be used: ")
     assert how == "new"
     assert left == [""], "no temporary file is left"
+
+
+QUOTA = """
+import resource, sys, time
+from pathlib import Path
+from schemas.errors import StorageUnavailable
+from stores.artifacts import ROOM_SECONDS, ArtifactStore
+
+store = ArtifactStore(Path(sys.argv[1]))
+store.check_room()
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+time.sleep(ROOM_SECONDS)
+try:
+    store.check_room()
+except StorageUnavailable as error:
+    print(error)
+"""
+
+
+def test_a_limit_that_the_disk_does_not_tell_of_is_noticed_all_the_same(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", QUOTA, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "File too large" in done.stdout
+
+
+def test_a_disk_that_fills_up_is_noticed_at_once(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 2 * PLENTY_BYTES):
+        store = ArtifactStore(tmp_path / "disk" / "artifacts")
+        store.check_room()
+        fill(tmp_path / "disk")
+        with pytest.raises(StorageUnavailable, match="No space left"):
+            store.check_room()
 
 
 def test_a_full_disk_is_typed_and_forgotten_once_there_is_room(tmp_path: Path) -> None:

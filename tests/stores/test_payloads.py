@@ -12,16 +12,18 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.converter import PayloadCodec
 from temporalio.exceptions import ApplicationError
 
-from schemas.base import rebuild
+from schemas.base import AS_ROWS, Row, rebuild
 from schemas.budget import Limits, Spend
 from schemas.calls import TextReply
-from schemas.checks import CheckResult, RequirementState
+from schemas.checks import CheckResult, FileCheck, Requirement, RequirementState
 from schemas.contract import all_refs
 from schemas.effects import CallReceipt, CallStatus
+from schemas.ids import CallKey
 from schemas.messages import Note
+from schemas.pricing import Price, Usage
 from schemas.state import AgentState, TaskInput
-from schemas.texts import BlobRef
-from schemas.workspace import ArchiveRequest, ChecksReply, Workspace, WorkspaceKind, WorkspaceLimits
+from schemas.texts import BlobRef, ContextText, TextRef
+from schemas.workspace import ArchiveRequest, ChecksReply, RunChecksRequest, Workspace, WorkspaceKind, WorkspaceLimits
 from stores.artifacts import ArtifactStore
 from stores.payloads import SurefootPayloadConverter, hidden_encoding
 from stores.temporal import data_converter
@@ -32,7 +34,7 @@ AT = "2026-01-01T00:00:00+00:00"
 WORKSPACE = Workspace(
     name="w", kind=WorkspaceKind.LOCAL, queue="q", root="/w", limits=WorkspaceLimits(), seed_manifest=blob_ref("m")
 )
-RECEIPT = CallReceipt(effect_id="t:r:1", status=CallStatus.ANSWERED, charged=Spend(model_calls=1))
+RECEIPT = CallReceipt(status=CallStatus.ANSWERED, charged=Spend(model_calls=1))
 BETWEEN_WORKERS = (
     WORKSPACE,
     TextReply(receipt=RECEIPT),
@@ -55,7 +57,7 @@ def read(data: Any, kind: type[BaseModel]) -> Any:
 @pytest.mark.parametrize("value", BETWEEN_WORKERS, ids=lambda value: type(value).__name__)
 def test_between_workers_defaults_are_left_out_and_both_forms_are_read(value: BaseModel) -> None:
     short = written(value)
-    assert short == value.model_dump(mode="json", exclude_defaults=True)
+    assert short == value.model_dump(mode="json", exclude_defaults=True, context=AS_ROWS)
     assert short != value.model_dump(mode="json")
     assert read(short, type(value)) == value
     assert read(value.model_dump(mode="json"), type(value)) == value
@@ -96,14 +98,38 @@ def test_only_what_a_run_puts_down_of_itself_is_kept_outside_of_history_below_th
 
 
 def test_a_default_is_told_apart_from_a_value_that_is_like_it() -> None:
-    zero = TextReply(receipt=rebuild(RECEIPT, usage_known=False))
-    assert written(zero)["receipt"]["usage_known"] is False
-    assert read(written(zero), TextReply) == zero
+    undone = Requirement(id="done", text="t", check=FileCheck(kind="file", path="p"), mandatory=False)
+    request = RunChecksRequest(workspace=WORKSPACE, requirements=(undone,))
+    assert written(request)["requirements"][0]["mandatory"] is False
+    assert read(written(request), RunChecksRequest) == request
 
 
 def test_an_unknown_field_is_refused_in_either_form() -> None:
     with pytest.raises(ValidationError, match="extra"):
         read({"results": [], "more": 1}, ChecksReply)
+    with pytest.raises(ValidationError, match="5 values, where there are 4 fields"):
+        read([1, 2, 3, 4, 5], Spend)
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (CallKey(workflow_id="w", run_id="r", first_run_id="f", seq=0), ["w", "r", "f", 0]),
+        (TextRef(sha256="0" * 64, size_bytes=9, tokens=3), ["0" * 64, 9, 3]),
+        (ContextText(slot="frame", label="f1", inline="text"), ["frame", "f1", "text"]),
+        (Spend(tokens=7), [0, 7]),
+        (Spend(), []),
+        (Price(input_microusd_per_mtok=3, output_microusd_per_mtok=15), [3, 15]),
+        (Usage(input_tokens=1200, output_tokens=80), [1200, 0, 0, 80]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_small_values_are_rows_between_workers(value: Row, row: list[Any]) -> None:
+    """The order of their fields is part of the contract: histories hold it."""
+    short: Any = value.model_dump(mode="json", exclude_defaults=True, context=AS_ROWS)
+    assert short == row
+    assert read(row, type(value)) == value
+    assert read(value.model_dump(mode="json"), type(value)) == value
 
 
 def test_every_default_that_is_left_out_is_a_constant() -> None:

@@ -152,7 +152,6 @@ class World:
         charged = charges.get(status, Spend())
         self.chain = add(self.chain, charged)
         return CallReceipt(
-            effect_id=request.key.effect_id,
             status=status,
             detail="tokens" if status is CallStatus.OVER_LIMIT else "",
             charged=charged,

@@ -65,7 +65,7 @@ def raised(error: BaseException) -> ApplicationError:
 
 
 def reply(line: str) -> TextReply:
-    return TextReply(receipt=CallReceipt(effect_id="e", status=CallStatus.ANSWERED), line=line)
+    return TextReply(receipt=CallReceipt(status=CallStatus.ANSWERED), line=line)
 
 
 def test_heartbeats_are_masked() -> None:

@@ -118,6 +118,7 @@ def test_a_replan_keeps_done_steps_done_and_marks_what_failed() -> None:
     again = planning.new_version(task, state, draft(steps=2), "s2 is not done")
     first, second = again.plans
     assert [step.status for step in first.steps] == [StepStatus.DONE, StepStatus.FAILED, StepStatus.TODO]
+    assert [step.instruction is None for step in second.steps] == [True, False, False]
     assert [(step.id, step.status, step.done_as) for step in second.steps] == [
         ("v2.s1", StepStatus.DONE, "v1.s1"),
         ("v2.s2", StepStatus.TODO, None),

@@ -44,7 +44,7 @@ def build_context(spec: TaskSpec, state: AgentState, node: Node, learned: str = 
     """
     fills = FILLS | FILLS_OF_NODE.get(node, {})
     texts = [text for slot in SLOTS_OF_NODE[node] if slot != "learned" for text in fills[slot](spec, state)]
-    return (*texts, *_lines("learned", [learned], untrusted=True)) if learned else tuple(texts)
+    return (*texts, *_lines("learned", [learned])) if learned else tuple(texts)
 
 
 def observations_that_fit(observations: tuple[Observation, ...]) -> tuple[Observation, ...]:
@@ -59,22 +59,22 @@ def observations_that_fit(observations: tuple[Observation, ...]) -> tuple[Observ
     return tuple(reversed(kept))
 
 
-def _lines(slot: str, lines: Iterable[str], label: str = "", untrusted: bool = False) -> Iterator[ContextText]:
+def _lines(slot: str, lines: Iterable[str], label: str = "") -> Iterator[ContextText]:
     """Yield lines, packed into as few places as their length allows."""
     packed = ""
     for line in lines:
         line = line[:INLINE]
         if packed and len(packed) + len(line) + 1 > INLINE:
-            yield ContextText(slot=slot, label=label, inline=packed, untrusted=untrusted)
+            yield ContextText(slot=slot, label=label, inline=packed)
             packed = ""
         packed = f"{packed}\n{line}" if packed else line
     if packed:
-        yield ContextText(slot=slot, label=label, inline=packed, untrusted=untrusted)
+        yield ContextText(slot=slot, label=label, inline=packed)
 
 
-def _ref(slot: str, ref: TextRef | None, label: str = "", untrusted: bool = False) -> Iterator[ContextText]:
+def _ref(slot: str, ref: TextRef | None, label: str = "") -> Iterator[ContextText]:
     if ref is not None:
-        yield ContextText(slot=slot, label=label, ref=ref, untrusted=untrusted)
+        yield ContextText(slot=slot, label=label, ref=ref)
 
 
 def _goal(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
@@ -103,7 +103,7 @@ def _checks(spec: TaskSpec, state: AgentState) -> Iterator[ContextText]:
     for known in state.requirements:
         if known.met is not None:
             met = "holds" if known.met else "does not hold"
-            yield ContextText(slot="checks", label=known.id, inline=f"{met}: {known.detail}", untrusted=True)
+            yield ContextText(slot="checks", label=known.id, inline=f"{met}: {known.detail}")
 
 
 def _plan(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
@@ -152,25 +152,25 @@ def _latest(state: AgentState) -> Frame | None:
 
 def _frame(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
     frame = _latest(state)
-    return _ref("frame", frame.text, frame.id, untrusted=True) if frame else ()
+    return _ref("frame", frame.text, frame.id) if frame else ()
 
 
 def _frame_before(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
     frames = state.frames
-    return _ref("frame_before", frames.t1.text, frames.t1.id, untrusted=True) if frames.t1 and frames.t2 else ()
+    return _ref("frame_before", frames.t1.text, frames.t1.id) if frames.t1 and frames.t2 else ()
 
 
 def _difference(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
     frame = state.frames.t2
-    return _ref("difference", frame.difference, f"{frame.id}-diff", untrusted=True) if frame else ()
+    return _ref("difference", frame.difference, f"{frame.id}-diff") if frame else ()
 
 
 def _observations(spec: TaskSpec, state: AgentState) -> Iterator[ContextText]:
     for item in observations_that_fit(state.observations):
         if item.excerpt is not None:
-            yield ContextText(slot="observations", label=item.id, ref=item.excerpt, untrusted=True)
+            yield ContextText(slot="observations", label=item.id, ref=item.excerpt)
         else:
-            yield ContextText(slot="observations", label=item.id, inline=headline(item)[:INLINE], untrusted=True)
+            yield ContextText(slot="observations", label=item.id, inline=headline(item)[:INLINE])
 
 
 def _verdict(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
@@ -178,15 +178,15 @@ def _verdict(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:
     if verdict is None:
         return ()
     said = f"{'done' if verdict.result else 'not done'}: {verdict.reason}"
-    return _lines("verdict", [said], untrusted=True)  # a reason and a summary may quote the environment
+    return _lines("verdict", [said])  # a reason and a summary may quote the environment
 
 
 def _action_summary(spec: TaskSpec, state: AgentState) -> Iterator[ContextText]:
     plan = current_plan(state)
     done = [step for step in plan.steps if step.summary is not None] if plan else []
     for step in done[-SUMMARIES:]:
-        yield from _ref("action_summary", step.summary, step.id, untrusted=True)
-    yield from _ref("action_summary", state.action_summary, untrusted=True)
+        yield from _ref("action_summary", step.summary, step.id)
+    yield from _ref("action_summary", state.action_summary)
 
 
 def _steering(spec: TaskSpec, state: AgentState) -> Iterable[ContextText]:

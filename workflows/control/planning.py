@@ -55,7 +55,8 @@ def as_written(plan: PlanVersion) -> PlanVersion:
 def step_done(state: AgentState, summary: TextRef | None) -> AgentState:
     """Return the state with the current step done and the cursor at the next one."""
     plan, step = state.plans[-1], state.plans[-1].steps[state.cursor.step]
-    done = rebuild(step, status=StepStatus.DONE, done_as=step.id, summary=summary)
+    # what a state holds of done steps is carried along for as long as the task lasts; the version's event has the rest
+    done = rebuild(step, status=StepStatus.DONE, done_as=step.id, summary=summary, instruction=None)
     steps = (*plan.steps[: state.cursor.step], done, *plan.steps[state.cursor.step + 1 :])
     return rebuild(
         state,
