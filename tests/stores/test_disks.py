@@ -1,5 +1,6 @@
 """A disk that is full or read-only is told as that: typed, retryable, with what to do; what was there stays whole."""
 
+import json
 import os
 import subprocess
 import sys
@@ -178,7 +179,8 @@ def test_a_worker_refuses_the_home_of_another_user_before_it_takes_a_task(tmp_pa
         timeout=100,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (6, ""), done.stderr
+    assert done.returncode == 6, done.stderr
+    assert json.loads(done.stdout)["reason"].startswith(f"{home}/artifacts cannot be used"), "it never says ready"
     assert f"{home}/artifacts" in done.stderr
     assert "Permission denied; give this user the right to write there, or name another data folder" in done.stderr
 
