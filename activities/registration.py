@@ -41,7 +41,7 @@ def implements(
     ) -> Callable[[Service, Request], Awaitable[Reply]]:
         @wraps(method)
         async def run(self: Service, request: Request) -> Reply:
-            async with _heartbeats(ref.cls.heartbeat_seconds is not None):
+            async with heartbeats(ref.cls.heartbeat_seconds is not None):
                 try:
                     with attempt(ref.name):
                         return _bounded(ref.name, await method(self, request))
@@ -78,8 +78,8 @@ def _bounded(name: str, reply: Reply) -> Reply:
 
 
 @contextlib.asynccontextmanager
-async def _heartbeats(wanted: bool) -> AsyncIterator[None]:
-    """Heartbeat from the event loop: a blocked loop stops them, and then the attempt really is stuck."""
+async def heartbeats(wanted: bool) -> AsyncIterator[None]:
+    """Heartbeat while a block runs, from the event loop: a blocked one stops them, and then the attempt is stuck."""
 
     async def beat() -> None:
         while True:  # an attempt counts from its start: one that is over sooner needs no heartbeat

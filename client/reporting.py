@@ -15,6 +15,7 @@ from schemas.errors import Final, Retryable
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
 from stores.database import DatabaseRefused
 from stores.files import storage_problem
+from stores.identity import StoresDiffer
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable
 from stores.tracing import TelemetryUnavailable
@@ -47,7 +48,7 @@ def _report(error: Exception, settings: Settings | None) -> int:
     if isinstance(error, SettingsError):
         say(str(error))
         return EXIT_BAD_INPUT
-    if isinstance(error, ServerUnreachable | TelemetryUnavailable | DatabaseRefused):
+    if isinstance(error, ServerUnreachable | TelemetryUnavailable | DatabaseRefused | StoresDiffer):
         say(str(error))
         return EXIT_PREREQUISITE
     if isinstance(error, Retryable | Final):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from client import lines, live
 from client.scenarios import load
-from client.session import Session, polled, say, start_embedded, wake_embedded, with_session
+from client.session import Session, check_stores, polled, say, start_embedded, wake_embedded, with_session
 from client.submit import freeze, start
 from schemas.outcome import EXIT_VERIFIED
 from schemas.scenario import ModelEntry
@@ -61,6 +61,7 @@ def _rehearsed(spec: TaskSpec) -> bool:
 
 
 async def _start(session: Session, spec: TaskSpec, worker: bool) -> str:
+    await check_stores(session)
     handle = await start(session.client, session.settings, spec)
     ours = worker and not names_own_server()
     if not ours and not await polled(session.client, session.settings.queue_prefix):

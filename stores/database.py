@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from stores.files import exclusive_lock
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in ``stores/migrations``."""
 
 BUSY_TIMEOUT_MS = 10_000
