@@ -15,10 +15,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from client.embedded import server_of, supervisor_of, worker_of
 from client.problems import BadInput, PrerequisiteError
-from client.session import Session, wake_embedded, with_session
+from client.session import Session, check_stores, wake_embedded, with_session
 from schemas.contract import TASK_WORKFLOW
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from stores.artifacts import ArtifactStore
+from stores.database import shown
+from stores.identity import StoresDiffer
 from stores.ledger import Ledger
 from stores.marking import hashes_in, reachable, workspace_is_over, workspaces_in
 from stores.records import RunRow, UnendedChain
@@ -92,7 +94,11 @@ def parse_age(text: str) -> timedelta:
 
 
 async def _collect(session: Session, older_than: timedelta, dry_run: bool) -> Swept:
-    """Mark everything first; only then is anything removed."""
+    """Mark everything first; only then is anything removed. Raises StoresDiffer where the ledger is another one's."""
+    await check_stores(session)
+    if (await asyncio.to_thread(session.ledger.stores))[1] is None:  # it refers to nothing: all would be garbage
+        ledger = shown(session.settings.database_url)
+        raise StoresDiffer(f"nothing was removed: no worker has started with the ledger {ledger}; is it the right one?")
     names = await asyncio.to_thread(session.artifacts.names)
     folders = frozenset(path.name for path in session.settings.workspaces_dir.glob("[!.]*"))
     found = Found()

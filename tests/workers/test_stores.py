@@ -13,6 +13,7 @@ from temporalio.client import Client
 
 from schemas.effects import EffectState
 from schemas.outcome import EXIT_PREREQUISITE, OutcomeKind
+from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.running import SERVER_FILE, ServerRecord, read_record
 from stores.settings import Settings
@@ -136,6 +137,13 @@ def test_a_ledger_is_used_with_its_own_artifacts_only(
         asked = said_by(server, other, "client.main", "doctor")
         assert asked.returncode == EXIT_PREREQUISITE
         assert findings(asked.stdout, "stores") == ["fail"]
+    emptied = settings_of(ours.home, queue_prefix="elsewhere", database_url=f"sqlite:///{tmp_path}/mistyped.db")
+    before = ArtifactStore(ours.artifacts_dir).names()
+    for settings, why in ((other, "is another one"), (emptied, "no worker has started with the ledger")):
+        collecting = said_by(server, settings, "client.main", "gc", "--older-than", "0h")
+        assert (collecting.returncode, collecting.stdout) == (EXIT_PREREQUISITE, "")
+        assert why in collecting.stderr
+    assert ArtifactStore(ours.artifacts_dir).names() == before
     assert (other.artifacts_dir / "claims.key").read_bytes() != (ours.artifacts_dir / "claims.key").read_bytes()
     with worker(ours):
         pass
