@@ -41,7 +41,7 @@ def implements(
     ) -> Callable[[Service, Request], Awaitable[Reply]]:
         @wraps(method)
         async def run(self: Service, request: Request) -> Reply:
-            with _heartbeats(ref.cls.heartbeat_seconds is not None):
+            with heartbeats(ref.cls.heartbeat_seconds is not None):
                 try:
                     with attempt(ref.name):
                         return _bounded(ref.name, await method(self, request))
@@ -78,8 +78,8 @@ def _bounded(name: str, reply: Reply) -> Reply:
 
 
 @contextlib.contextmanager
-def _heartbeats(wanted: bool) -> Iterator[None]:
-    """Heartbeat from the event loop: a blocked loop stops them, and then the attempt really is stuck."""
+def heartbeats(wanted: bool) -> Iterator[None]:
+    """Heartbeat while a block runs, from the event loop: a blocked one stops them, and then the attempt is stuck."""
     loop, timer = asyncio.get_running_loop(), None
 
     def wait() -> None:  # an attempt counts from its start: one that is over sooner needs no heartbeat

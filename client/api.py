@@ -17,7 +17,7 @@ from client.follow import follow
 from client.freezing import freeze
 from client.problems import PrerequisiteError
 from client.scenarios import load
-from client.session import Session, open_session
+from client.session import Session, check_stores, open_session
 from client.submit import start
 from client.tasks import TaskView
 from client.telling import Answer, compose, deliver
@@ -120,9 +120,11 @@ class Surefoot:
         """Start a scenario file, or a spec as it stands, and return its task.
 
         ``model`` answers every tier of a scenario, whatever it says. Raises ScenarioError with every problem of the
-        file; PrerequisiteError where a sandbox is asked for and none works; RPCError where the server refuses.
+        file; PrerequisiteError where a sandbox is asked for and none works; StoresDiffer where the workers use other
+        stores than this process; RPCError where the server refuses.
         """
         spec = task if isinstance(task, TaskSpec) else await asyncio.to_thread(self._frozen, Path(task), model)
+        await check_stores(self.session)
         handle = await start(self.session.client, self.session.settings, spec)
         return self.task(handle.id)
 

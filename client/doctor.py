@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -17,10 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from client.embedded import child_environment, server_of
 from client.session import open_client, polled
 from schemas.contract import workspace_queue
-from schemas.errors import LedgerUnavailable, SecretUnresolved
+from schemas.errors import LedgerUnavailable, SecretUnresolved, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from schemas.workspace import WorkspaceKind
+from stores.artifacts import ArtifactStore
 from stores.database import DatabaseRefused, shown
+from stores.identity import StoresDiffer, known_stores, refuse_other_stores
 from stores.ledger import Ledger
 from stores.model_prices import key_variable
 from stores.own_server import names_own_server
@@ -68,13 +70,14 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield _python()
     yield _home(settings)
     yield _database(settings)
+    stores = yield from _stores(settings)
     yield _program(settings)
     yield _sandbox()
     yield _adapter()
     yield from _tiers(settings)
     yield from _secrets(settings)
     yield from _telemetry(settings)
-    yield from _server(settings)
+    yield from _server(settings, stores)
 
 
 def _python() -> Finding:
@@ -111,6 +114,19 @@ def _database(settings: Settings) -> Finding:
         mend = "or move the file away" if ours else "or start that database and let this user in"
         return Finding(FAIL, "database", str(error), f"set SUREFOOT_DATABASE_URL, {mend}")
     return Finding(OK, "database", name + ("" if rows else ", no ended runs yet"))
+
+
+def _stores(settings: Settings) -> Generator[Finding, None, str | None]:
+    """Say which ledger with which artifacts this is, and return their name; None where they cannot be used."""
+    try:
+        stores = known_stores(settings, Ledger(settings.database_url), ArtifactStore(settings.artifacts_dir))
+    except (LedgerUnavailable, DatabaseRefused, SQLAlchemyError, OSError):
+        return None  # told of the database
+    except (StoresDiffer, StorageUnavailable) as error:
+        yield Finding(FAIL, "stores", str(error), f"ls -l {settings.artifacts_dir}")
+        return None
+    yield Finding(OK, "stores", f"{stores}: this database with {settings.artifacts_dir}")
+    return stores
 
 
 def _program(settings: Settings) -> Finding:
@@ -180,11 +196,11 @@ def _telemetry(settings: Settings) -> Iterator[Finding]:
         yield Finding(OK, "metrics", f"of a worker that has these settings, on http://{said.prometheus}/metrics")
 
 
-def _server(settings: Settings) -> list[Finding]:
+def _server(settings: Settings, stores: str | None) -> list[Finding]:
     if not names_own_server() and server_of(settings) is None:
         return [Finding(WARN, "server", "the embedded server is not running; `run` starts it", "surefoot up")]
     try:
-        return asyncio.run(_connected(settings))
+        return asyncio.run(_connected(settings, stores))
     except ServerUnreachable as error:
         found = f"no Temporal server at {error.address}: {error.reason}"
         return [Finding(FAIL, "server", found, error.remedy)]
@@ -192,7 +208,7 @@ def _server(settings: Settings) -> list[Finding]:
         return [Finding(FAIL, "server", f"was not asked: {error}", "make setup")]
 
 
-async def _connected(settings: Settings) -> list[Finding]:
+async def _connected(settings: Settings, stores: str | None) -> list[Finding]:
     client = await open_client(settings)
     findings = [Finding(OK, "server", f"{client.service_client.config.target_host}, namespace {client.namespace}")]
     prefix, host = settings.queue_prefix, socket.gethostname()
@@ -201,4 +217,9 @@ async def _connected(settings: Settings) -> list[Finding]:
             findings.append(Finding(OK, "worker", f"polls {queue}"))
         else:
             findings.append(Finding(WARN, "worker", f"none polls {queue}", "surefoot worker"))
+    try:
+        if stores is not None:
+            await refuse_other_stores(client, settings, stores)
+    except StoresDiffer as error:
+        findings.append(Finding(FAIL, "stores", str(error), "end the worker that uses the wrong ones"))
     return findings

@@ -6,7 +6,7 @@ import sys
 
 from client import live
 from client.freezing import is_rehearsed
-from client.session import Session, polled, with_session
+from client.session import Session, check_stores, polled, with_session
 from client.streams import say
 from client.submit import start
 from schemas.outcome import EXIT_VERIFIED
@@ -45,6 +45,7 @@ def watch(settings: Settings, task_id: str, as_json: bool) -> int:
 
 
 async def _start(session: Session, spec: TaskSpec, worker: bool) -> str:
+    await check_stores(session)
     handle = await start(session.client, session.settings, spec)
     ours = worker and not names_own_server()
     if not ours and not await polled(session.client, session.settings.queue_prefix):

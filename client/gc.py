@@ -15,10 +15,12 @@ from temporalio.service import RPCError
 from client.embedded import server_of, supervisor_of, wake_embedded, worker_of
 from client.histories import Found, Unsearchable, content, references
 from client.problems import BadInput, PrerequisiteError
-from client.session import Session, with_session
+from client.session import Session, check_stores, with_session
 from schemas.base import counted
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from stores.artifacts import ArtifactStore
+from stores.database import shown
+from stores.identity import StoresDiffer
 from stores.ledger import Ledger
 from stores.marking import hashes_in, reachable, workspace_is_over, workspaces_in
 from stores.records import RunRow, UnendedChain
@@ -83,11 +85,17 @@ def parse_age(text: str) -> timedelta:
 
 
 async def _collect(session: Session, older_than: timedelta, dry_run: bool) -> Swept:
-    """Record what ended without a record, and mark everything; only then is anything removed."""
+    """Record what ended without a record, and mark everything; only then is anything removed.
+
+    Raises StoresDiffer where the ledger is another one's.
+    """
+    await check_stores(session)
+    if (await asyncio.to_thread(session.ledger.stores))[1] is None:  # it refers to nothing: all would be garbage
+        ledger = shown(session.settings.database_url)
+        raise StoresDiffer(f"nothing was removed: no worker has started with the ledger {ledger}; is it the right one?")
     swept = Swept(dry_run)
     if not dry_run:
-        ledger = await asyncio.to_thread(Ledger, session.settings.database_url)
-        unrecorded = Unrecorded(session.client, ledger, session.artifacts, session.archive)
+        unrecorded = Unrecorded(session.client, session.ledger, session.artifacts, session.archive)
         swept.recorded = await unrecorded.record(session.settings.queue_prefix)
     names = await asyncio.to_thread(session.artifacts.names)
     folders = frozenset(path.name for path in session.settings.workspaces_dir.glob("[!.]*"))

@@ -12,6 +12,7 @@ from client.streams import say
 from schemas.errors import Final, Retryable
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
 from stores.files import storage_problem
+from stores.identity import StoresDiffer
 from stores.settings import Settings, SettingsError, load_settings
 
 EXIT_INTERRUPTED = 130
@@ -48,7 +49,7 @@ def _report(error: Exception, settings: Settings | None) -> int:
     if isinstance(error, SettingsError):
         say(str(error))
         return EXIT_BAD_INPUT
-    if isinstance(error, ServerUnreachable | TelemetryUnavailable | DatabaseRefused):
+    if isinstance(error, ServerUnreachable | TelemetryUnavailable | DatabaseRefused | StoresDiffer):
         say(str(error))
         return EXIT_PREREQUISITE
     if isinstance(error, Retryable | Final):

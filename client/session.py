@@ -16,14 +16,13 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from client.tasks import Tasks
 from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
+from stores.identity import FRESH_POLL_SECONDS, known_stores, refuse_other_stores
 from stores.ledger import Ledger
 from stores.settings import Settings
 from stores.temporal import connect
 from stores.tracing import stop_tracing
 
 Value = TypeVar("Value")
-
-FRESH_POLL_SECONDS = 75.0  # a poll lasts a minute: a worker that lives has polled within this time
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ class Session:
     """Texts and blobs."""
     archive: RunArchive
     """Events of runs."""
+    ledger: Ledger
+    """Effects, and runs that ended."""
     tasks: Tasks
     """Tasks as they are seen from outside."""
 
@@ -60,7 +61,14 @@ async def open_session(settings: Settings) -> Session:
     client = await open_client(settings)
     ledger = await asyncio.to_thread(Ledger, settings.database_url)
     archive = RunArchive(settings.archive_dir, artifacts)
-    return Session(settings, client, artifacts, archive, Tasks(client, ledger, artifacts, archive))
+    return Session(settings, client, artifacts, archive, ledger, Tasks(client, ledger, artifacts, archive))
+
+
+async def check_stores(session: Session) -> None:
+    """Make sure that the workers look for a task where this session has put what belongs to it. Raises StoresDiffer."""
+    settings = session.settings
+    stores = await asyncio.to_thread(known_stores, settings, session.ledger, session.artifacts)
+    await refuse_other_stores(session.client, settings, stores)
 
 
 async def open_client(settings: Settings) -> Client:

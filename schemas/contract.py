@@ -111,6 +111,11 @@ def all_refs() -> tuple[ActivityRef[BaseModel, BaseModel], ...]:
     return tuple(value for value in globals().values() if isinstance(value, ActivityRef))
 
 
+def stores_queue(prefix: str) -> str:
+    """Return the queue that every worker polls, and no task ever reaches: its pollers say which stores they use."""
+    return f"{prefix}.stores"
+
+
 def workspace_queue(prefix: str, kind: str, host: str) -> str:
     """Return the queue of the workspaces of ``kind`` on ``host``."""
     return f"{prefix}.ws.{kind}.{host}"

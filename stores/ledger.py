@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Select, Table, func, select
+from sqlalchemy import Connection, Engine, Row, Select, Table, func, select, update
 
 from schemas.budget import Spend, add, exceeded
 from schemas.effects import (
@@ -22,7 +22,7 @@ from schemas.lenient import read_reply
 from stores import claims, sums
 from stores.database import migrate, open_database
 from stores.records import EffectRow, RunRow, UnendedChain, UnsettledEffect
-from stores.tables import EFFECTS, RUNS
+from stores.tables import CHAINS, EFFECTS, RUNS, STORES
 from stores.transactions import Transactions
 
 PATIENCE_SECONDS = 15.0
@@ -57,6 +57,38 @@ class Ledger:
         self._transactions = Transactions(engine_or_url)
         self._patience = PATIENCE_SECONDS if patient else 0.0
         self._result_patience = RESULT_PATIENCE_SECONDS if patient else 0.0
+
+    def stores(self, artifacts: str | None = None) -> tuple[str, str | None]:
+        """Return this ledger's own name, and the fingerprint of the artifact store that belongs to it.
+
+        Where none does yet, ``artifacts`` does from here on; of several processes one prevails.
+        """
+        unbound = update(STORES).where(STORES.c.artifacts.is_(None)).values(artifacts=artifacts)
+        query = select(STORES.c.ledger, STORES.c.artifacts)
+
+        def work(connection: Connection) -> tuple[str, str | None]:
+            if artifacts is not None:
+                connection.execute(unbound)
+            row = connection.execute(query).one()
+            return row.ledger, row.artifacts
+
+        if artifacts is None:
+            return self._transactions.read(work, self._patience)
+        return self._transactions.write(work, self._patience, repeatable=True)
+
+    def begin(self, first_run_id: str) -> None:
+        """Note that this chain begins, in this ledger; once more changes nothing."""
+
+        def work(connection: Connection) -> None:
+            if not connection.execute(_chain(first_run_id)).first():
+                connection.execute(CHAINS.insert().values(first_run_id=first_run_id))
+
+        self._transactions.write(work, self._patience, repeatable=True)
+
+    def knows(self, first_run_id: str) -> bool:
+        """Whether this chain was begun in this ledger."""
+        query = _chain(first_run_id)
+        return bool(self._transactions.read(lambda connection: connection.execute(query).first(), self._patience))
 
     def open(self, intent: Intent) -> Opened:
         """Claim an effect, or say why not; the reservation counts from here on.
@@ -250,6 +282,10 @@ class Ledger:
 
         # a note may be written twice; a claim that was given back is not given back again
         self._transactions.write(work, self._patience, repeatable="state" not in values)
+
+
+def _chain(first_run_id: str) -> Select[Any]:
+    return select(CHAINS.c.first_run_id).where(CHAINS.c.first_run_id == first_run_id)
 
 
 def _page(table: Table, names: Sequence[str], after: int) -> Callable[[Connection], Sequence[Row[Any]]]:

@@ -35,6 +35,9 @@ from stores.payloads import RECORD_MARK
 THRESHOLD_BYTES = 256 * 1000
 RECORD_BYTES = 4 * 1000
 """From here on a run's own record is kept outside of its history."""
+KEY_FILE = "claims.key"
+"""In the folder of an artifact store: what signs its claims, and tells it from other stores."""
+KEY_BYTES = 32
 REFUSED = Payload(metadata={"encoding": b"surefoot/refused-claim"})
 """Stands for a claim that is not ours; no converter knows its encoding."""
 
@@ -94,11 +97,11 @@ def signing_key(root: Path) -> bytes:
 
     Raises ArtifactMissing where there is no store: what looks like one without a key is not there, rather than new.
     """
-    path = root / "claims.key"
+    path = root / KEY_FILE
     if not path.exists():
         if not root.is_dir() or not any(root.iterdir()):
             raise ArtifactMissing(f"no artifact store in {root}")
-        write_once(path, secrets.token_bytes(32))
+        write_once(path, secrets.token_bytes(KEY_BYTES))
     return path.read_bytes()
 
 

@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in ``stores/migrations``."""
 
 SQLITE = "sqlite:///"

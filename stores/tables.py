@@ -63,3 +63,15 @@ RUNS = Table(
     Column("workflow_id", String, nullable=False, index=True),
     Column("record_json", Text, nullable=False),
 )
+
+# one row: the random name of this ledger, and the fingerprint of the artifact store that belongs to it
+STORES = Table(
+    "stores",
+    METADATA,
+    Column("ledger", String, primary_key=True),
+    # null until the first worker starts
+    Column("artifacts", String),
+)
+
+# the chains that were begun in this ledger: no worker of another one goes on with them
+CHAINS = Table("chains", METADATA, Column("first_run_id", String, primary_key=True))

@@ -26,15 +26,17 @@ from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import PATIENCE_SECONDS, ArtifactStore
 from stores.database import DatabaseRefused
 from stores.files import check_own
+from stores.identity import StoresDiffer, bound_stores, refuse_other_stores
 from stores.ledger import Ledger
 from stores.running import WorkerRefusal, this_process
 from stores.secrets import Secrets, worker_secrets
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable, connect, register_search_attributes
 from stores.tracing import TelemetryUnavailable, stop_tracing
+from workers.belonging import keep_apart, telling_worker
 from workers.health import Health, HealthAddressUnusable, checks_of, served
 from workers.logs import log_json
-from workers.roles import Parts, home_worker, workspace_workers
+from workers.roles import BUILD_ID, Parts, home_worker, workspace_workers
 from workers.sweeping import sweeping
 from workers.telemetry import start_runtime
 
@@ -44,7 +46,7 @@ WITHOUT_LITELLM = """serve rehearsed models only. Give such a worker a queue of 
 reach it as well, and it leaves them to their next attempt"""
 
 FINAL = (SettingsError, TelemetryUnavailable, HealthAddressUnusable, DatabaseRefused)
-REFUSALS = (*FINAL, ServerUnreachable, LedgerUnavailable, StorageUnavailable)
+REFUSALS = (*FINAL, ServerUnreachable, LedgerUnavailable, StorageUnavailable, StoresDiffer)
 """What keeps a worker from starting; each says what to do about it. To wait does not help against a final one."""
 
 
@@ -86,9 +88,11 @@ def model_gateway(secrets: Secrets | None = None) -> Deferred | None:
 
 
 async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
-    """Poll until SIGTERM or SIGINT."""
+    """Poll until SIGTERM or SIGINT. Raises StoresDiffer where other workers of these queues use other stores."""
     client = await connect(settings, parts.artifacts.secrets.mask)
     await register_search_attributes(client)
+    stores = await asyncio.to_thread(bound_stores, settings, parts.ledger, parts.artifacts)
+    await refuse_other_stores(client, settings, stores)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -99,16 +103,21 @@ async def serve(settings: Settings, parts: Parts, serves: Serves) -> None:
     async with contextlib.AsyncExitStack() as beside:
         if settings.health:
             said["health"] = await beside.enter_async_context(served(health, settings.health.address))
-        running = [asyncio.create_task(worker.run()) for worker in workers]
+        serving = [*workers, telling_worker(client, settings, stores, build_id=BUILD_ID)]
+        running = [asyncio.create_task(worker.run()) for worker in serving]
         if serves is not Serves.WORKSPACE:
             await beside.enter_async_context(sweeping(client, settings, parts))
         sys.stdout.write(json.dumps(said) + "\n")
         sys.stdout.flush()
         stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+        apart = asyncio.create_task(keep_apart(client, settings, stores))
+        await asyncio.wait([stopping, apart, *running], return_when=asyncio.FIRST_COMPLETED)
         health.drain()
-        await asyncio.gather(*[worker.shutdown() for worker in workers])
+        apart.cancel()  # nothing where it is what has ended
+        await asyncio.gather(*[worker.shutdown() for worker in serving])
         await asyncio.gather(*running)
+    if not apart.cancelled():
+        await apart
 
 
 def _workers(client: Client, settings: Settings, parts: Parts, serves: Serves) -> list[Worker]:

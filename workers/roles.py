@@ -23,6 +23,7 @@ from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.settings import Settings
+from workers.belonging import BelongingInterceptor
 from workers.masking import MaskingInterceptor
 from workers.telemetry import agent_spans
 from workflows.agent_task import AgentTask
@@ -91,7 +92,7 @@ def _worker(
         sticky_queue_schedule_to_start_timeout=STICKY,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         graceful_shutdown_timeout=GRACE,
-        interceptors=[MaskingInterceptor(parts.artifacts.secrets), *agent_spans()],
+        interceptors=[MaskingInterceptor(parts.artifacts.secrets), BelongingInterceptor(parts.ledger), *agent_spans()],
         build_id=None if settings.deployment else BUILD_ID,
         deployment_config=_version(settings),
     )

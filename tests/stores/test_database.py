@@ -66,9 +66,33 @@ def test_processes_that_start_together_on_nothing_all_get_a_working_ledger(
         for process in processes:
             tell(process, url)
         assert [wait_for_line(process) for process in processes] == ["migrated"] * 4
-        assert Ledger(url).open(intent(1)).how is OpenedAs.NEW
+        ledger = Ledger(url)
+        assert ledger.open(intent(1)).how is OpenedAs.NEW
+        assert len(ledger.stores()[0]) == 32, "one name, whoever gave it"
     for process in processes:
         finish(process)
+
+
+def test_a_ledger_of_the_first_revision_gets_a_name_and_keeps_its_chains(database_url: str) -> None:
+    Ledger(database_url).open(intent(1))
+    engine = open_database(database_url)
+    with engine.begin() as connection:  # what the second revision brings is taken back
+        for change in ("DROP TABLE stores", "DROP TABLE chains", "UPDATE alembic_version SET version_num = '0001'"):
+            connection.exec_driver_sql(change)
+    engine.dispose()
+    ledger = Ledger(database_url)
+    assert ledger.knows("run-1")
+    assert not ledger.knows("run-2")
+    assert ledger.stores() == (ledger.stores()[0], None)
+
+
+def test_every_ledger_has_a_name_of_its_own_and_one_artifact_store(database_url: str, tmp_path: Path) -> None:
+    ledger, other = Ledger(database_url), Ledger(f"sqlite:///{tmp_path}/other.db")
+    assert ledger.stores()[0] != other.stores()[0]
+    name = ledger.stores()[0]
+    assert ledger.stores("first") == (name, "first")
+    assert ledger.stores("second") == (name, "first"), "the first one prevails"
+    assert Ledger(database_url).stores() == (name, "first")
 
 
 def test_a_revision_of_a_newer_version_is_refused_and_left_alone(database_url: str) -> None:
@@ -76,7 +100,7 @@ def test_a_revision_of_a_newer_version_is_refused_and_left_alone(database_url: s
     engine = open_database(database_url)
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(UnknownRevision, match=r"9999.*0001.*newer version.*SUREFOOT_HOME.*SUREFOOT_DATABASE_URL"):
+    with pytest.raises(UnknownRevision, match=r"9999.*0002.*newer version.*SUREFOOT_HOME.*SUREFOOT_DATABASE_URL"):
         Ledger(database_url)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == "9999"
