@@ -103,7 +103,7 @@ class Surefoot:
         """Connect to the server that the settings name, else to the home's embedded one.
 
         ``start_missing`` starts the embedded server and a worker where none run. Raises SettingsError,
-        ServerUnreachable, LedgerUnavailable; PrerequisiteError where the server does not come up.
+        ServerUnreachable; PrerequisiteError where the server does not come up.
         """
         return await cls.open(load_settings(home=home), start_missing=start_missing)
 
@@ -129,7 +129,7 @@ class Surefoot:
         return Task(self.session, task_id)
 
     async def ended(self, limit: int = 20) -> Sequence[RunRow]:
-        """Return the tasks that ended last, newest first, from the ledger."""
+        """Return the tasks that ended last, newest first, from the ledger. Raises LedgerUnavailable."""
         return await asyncio.to_thread(self.session.tasks.rows, limit)
 
     def _frozen(self, path: Path, model: ModelEntry | None) -> TaskSpec:

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
 from client import lines, live
 from client.events import events_of
 from client.session import Session, say, wake_embedded, with_session
-from client.tasks import TERMINATED, TaskView
+from client.tasks import LEDGER_AWAY, TERMINATED, TaskView, without_ledger
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
 from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
@@ -54,15 +54,38 @@ def _table(listed: list[dict[str, Any]]) -> Iterator[str]:
 
 
 async def _listed(session: Session, limit: int, running_only: bool) -> list[dict[str, Any]]:
-    query = f"WorkflowType = '{TASK_WORKFLOW}'" + (" AND ExecutionStatus = 'Running'" if running_only else "")
-    rows = {row.workflow_id: row for row in reversed(await asyncio.to_thread(session.tasks.rows, limit))}
-    found: dict[str, dict[str, Any]] = {}
-    async for item in session.client.list_workflows(query, limit=limit):
-        row = rows.get(item.id)
-        found[item.id] = _of_row(row) if row and row.run_id == item.run_id else _of_workflow(item)
+    rows = await _rows(session, limit)
+    of_run = {row.run_id: row for row in rows}
+    found = {
+        item.id: _of_row(of_run[item.run_id]) if item.run_id in of_run else _of_workflow(item)
+        for item in await _newest_runs(session, limit, running_only)
+    }
     if not running_only:
-        found = {**{name: _of_row(row) for name, row in rows.items()}, **found}
+        found = {**{row.workflow_id: _of_row(row) for row in reversed(rows)}, **found}
     return sorted(found.values(), key=lambda item: str(item["started"]), reverse=True)[:limit]
+
+
+async def _rows(session: Session, limit: int) -> Sequence[RunRow]:
+    """Return the runs that ended last, newest first; none, which is said, where the ledger cannot be read."""
+    try:
+        return await asyncio.to_thread(session.tasks.rows, limit)
+    except LEDGER_AWAY as error:
+        say(without_ledger("what only the ledger knows (names, exit codes, tasks that Temporal has forgotten)", error))
+        return ()
+
+
+async def _newest_runs(session: Session, limit: int, running_only: bool) -> list[WorkflowExecution]:
+    """Return the newest run of each of ``limit`` workflow ids: an id may be used again after its run has ended."""
+    query = f"WorkflowType = '{TASK_WORKFLOW}' AND ExecutionStatus "
+    query += "= 'Running'" if running_only else "!= 'ContinuedAsNew'"
+    newest: dict[str, WorkflowExecution] = {}
+    async for item in session.client.list_workflows(query):
+        if item.id not in newest and len(newest) == limit:
+            break
+        known = newest.setdefault(item.id, item)
+        if item.start_time > known.start_time:
+            newest[item.id] = item
+    return list(newest.values())
 
 
 def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
@@ -96,7 +119,7 @@ def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: boo
 
     async def work(session: Session) -> int:
         view = await session.tasks.look(task_id)
-        effects = await asyncio.to_thread(session.tasks.effects, view.first_run_id)
+        effects = await _effects(session, view)
         kept = await asyncio.to_thread(events_of, view, session.archive)
         newest = kept.events[-events:] if events else ()
         for problem in kept.missing:
@@ -114,7 +137,18 @@ def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: boo
     return with_session(settings, work)
 
 
-def _as_json(view: TaskView, effects: Any, events: Sequence[Event], difference: str | None) -> dict[str, Any]:
+async def _effects(session: Session, view: TaskView) -> Sequence[EffectRow] | None:
+    """Return the chain's effects; None, which is said, where the ledger cannot be read."""
+    try:
+        return await asyncio.to_thread(session.tasks.effects, view.first_run_id)
+    except LEDGER_AWAY as error:
+        say(without_ledger("the list of effects", error))
+        return None
+
+
+def _as_json(
+    view: TaskView, effects: Sequence[EffectRow] | None, events: Sequence[Event], difference: str | None
+) -> dict[str, Any]:
     state = view.state.model_dump(mode="json", exclude={"events"}) if view.state else None
     return {
         **live.ending_json(view),
@@ -124,13 +158,16 @@ def _as_json(view: TaskView, effects: Any, events: Sequence[Event], difference: 
         "summary": view.summary.model_dump(mode="json") if view.summary else None,
         "state": state,
         "events": [event.model_dump(mode="json") for event in events],
-        "effects": [effect.model_dump(mode="json") for effect in effects],
+        "effects": None if effects is None else [effect.model_dump(mode="json") for effect in effects],
+        "retrying": list(view.retrying),
         "difference": difference,
         "note": "; ".join(note for note in (view.why_not, view.note) if note),
     }
 
 
-def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts: ArtifactStore) -> Iterator[str]:
+def _show_lines(
+    view: TaskView, effects: Sequence[EffectRow] | None, events: Sequence[Event], artifacts: ArtifactStore
+) -> Iterator[str]:
     yield f"task         {view.id}"
     yield f"run          {view.run_id}" + ("" if view.run_id == view.first_run_id else f", chain {view.first_run_id}")
     for note in (view.why_not, view.note):
@@ -141,9 +178,11 @@ def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts
         yield f"name         {name}"
     if view.summary and not view.ended:
         yield f"status       {lines.status_line(view.summary)}"
+    for call in view.retrying:
+        yield f"!            {call}"
     if view.state:
         yield from _state_lines(view.state, artifacts, view.ended)
-    yield from _effect_lines(effects)
+    yield from _effect_lines(effects or ())
     if events:
         yield f"last {len(events)} events; `surefoot events {view.id}` has all"
         yield from (f"  {lines.event_line(event)}" for event in events)
@@ -177,8 +216,7 @@ def _state_lines(state: AgentState, artifacts: ArtifactStore, ended: bool) -> It
     yield f"spend        {lines.spend_line(state.spend)}"
 
 
-def _effect_lines(effects: Any) -> Iterator[str]:
-    rows: list[EffectRow] = list(effects)
+def _effect_lines(rows: Sequence[EffectRow]) -> Iterator[str]:
     if not rows:
         return
     yield f"effects      {len(rows)} in the ledger" + (", the last ones:" if len(rows) > SHOWN_EFFECTS else "")

@@ -22,6 +22,7 @@ async def follow_to_end(tasks: Tasks, task_id: str, *, as_json: bool, on_termina
 async def _as_json(looks: AsyncIterator[Look]) -> TaskView:
     last: TaskView | None = None
     shown: Any = None
+    tried: tuple[str, ...] = ()
     async for look in looks:
         last = look.view or last
         for event in look.events:
@@ -30,6 +31,10 @@ async def _as_json(looks: AsyncIterator[Look]) -> TaskView:
         if summary and summary != shown:
             _emit("summary", summary)
             shown = summary
+        retrying = look.view.retrying if look.view else ()
+        if retrying != tried:
+            _emit("retrying", {"calls": list(retrying)})
+            tried = retrying
     return _end(last)
 
 
@@ -89,6 +94,8 @@ def _standing(look: Look) -> Iterator[str]:
         yield look.trouble
     if look.view and look.view.state and not look.view.ended:
         yield from lines.standing_lines(look.view.state)
+    if look.view:
+        yield from look.view.retrying
 
 
 def _style(line: str) -> str:

@@ -67,7 +67,7 @@ def wake_embedded(settings: Settings) -> None:
 
 
 def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:
-    """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable, TelemetryUnavailable."""
+    """Run ``work`` on an open session. Raises ServerUnreachable, TelemetryUnavailable."""
 
     async def run() -> Value:
         return await work(await open_session(settings))
@@ -79,10 +79,10 @@ def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]
 
 
 async def open_session(settings: Settings) -> Session:
-    """Return an open session; there is nothing to close. Raises ServerUnreachable, LedgerUnavailable."""
+    """Return an open session; there is nothing to close. Raises ServerUnreachable."""
     artifacts = ArtifactStore(settings.artifacts_dir)
     client = await open_client(settings)
-    ledger = await asyncio.to_thread(Ledger, settings.database_url)
+    ledger = cache(lambda: Ledger(settings.database_url))  # opened where it is needed: a pause is not held up by it
     archive = RunArchive(settings.archive_dir, artifacts)
     return Session(settings, client, artifacts, archive, Tasks(client, ledger, artifacts, archive))
 

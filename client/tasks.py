@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -19,16 +19,18 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from client.pending import retrying
 from client.problems import BadInput, PrerequisiteError
 from schemas.base import clip
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
-from schemas.errors import ArtifactMissing
+from schemas.errors import ArtifactMissing, LedgerUnavailable
 from schemas.lenient import Read, in_a_line, read_reply
 from schemas.messages import Note, SignalName
 from schemas.outcome import Outcome, OutcomeKind
 from schemas.state import AgentState, Summary, TaskResult
 from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
+from stores.database import DatabaseRefused
 from stores.ledger import Ledger
 from stores.records import EffectRow, RunRow, UnsettledEffect
 
@@ -38,6 +40,8 @@ QUERY_TIMEOUT = timedelta(seconds=5)
 TERMINATED = "Terminated"
 """Error type of a run that was ended from outside without a chance to close and record itself."""
 FAILING_ATTEMPTS = 4  # a worker that dies and comes back costs one or two
+LEDGER_AWAY = (LedgerUnavailable, DatabaseRefused)
+"""What the ledger raises where it cannot be read: whatever Temporal says of a task is told without it."""
 NO_ANSWER = (
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
@@ -85,31 +89,41 @@ class TaskView:
     why_not: str = ""
     """Why summary and state are missing."""
     note: str = ""
-    """What of it this client does not understand, where the worker is of another version."""
+    """What of it this client does not understand, where the worker is of another version, or could not read."""
+    retrying: tuple[str, ...] = ()
+    """Calls that have failed and are tried again, as ``retrying 3 of 6: plan: no connection to …``."""
 
 
 class Tasks:
     """Speaks to Temporal about tasks and reads what they left in the stores."""
 
-    def __init__(self, client: Client, ledger: Ledger, artifacts: ArtifactStore, archive: RunArchive) -> None:
-        """Use these; nothing is opened or closed here."""
+    def __init__(
+        self, client: Client, ledger: Callable[[], Ledger], artifacts: ArtifactStore, archive: RunArchive
+    ) -> None:
+        """Use these; ``ledger`` is called where something is asked that only the ledger knows."""
         self._client = client
         self._ledger = ledger
         self._artifacts = artifacts
         self._archive = archive
 
     async def look(self, task_id: str) -> TaskView:
-        """Return what is known of a task. Raises UnknownTask, NotATask; RPCError where the server is down."""
+        """Return what is known of a task; one that runs is asked itself, and needs no ledger.
+
+        Raises UnknownTask, NotATask; RPCError where the server is down, LedgerUnavailable where the ledger is and
+        Temporal does not know the task (any more).
+        """
         described = await self._describe(task_id)
-        row = await asyncio.to_thread(self._ledger.run, task_id)
         if described is None:
-            return self._from_row(row) if row else await asyncio.to_thread(self._from_traces, task_id)
+            return await asyncio.to_thread(self._from_records, task_id)
         if described.workflow_type != TASK_WORKFLOW:
             raise NotATask(f"{task_id} is a workflow of type {described.workflow_type}, not a task")
-        run_id = described.run_id
         if described.status is WorkflowExecutionStatus.RUNNING:
             return await self._running(described)
-        return await self._ended(described, row if row and row.run_id == run_id else None)
+        try:
+            row, unread = await asyncio.to_thread(self._row, task_id), ""
+        except LEDGER_AWAY as error:
+            row, unread = None, without_ledger("its row", error)
+        return await self._ended(described, row if row and row.run_id == described.run_id else None, unread)
 
     async def send(self, task_id: str, name: SignalName, note: Note) -> None:
         """Send a message. Raises UnknownTask; BadInput where the task has ended."""
@@ -123,16 +137,23 @@ class Tasks:
             raise BadInput(f"{task_id} has ended as {label}; nothing was sent") from error
 
     def effects(self, first_run_id: str) -> Sequence[EffectRow]:
-        """Return the chain's effects from the ledger."""
-        return self._ledger.rows(first_run_id)
+        """Return the chain's effects from the ledger. Raises LedgerUnavailable, DatabaseRefused."""
+        return self._ledger().rows(first_run_id)
 
     def unsettled(self, first_run_id: str) -> Sequence[UnsettledEffect]:
         """Return the chain's effects that are open, with the processes that they run in."""
-        return self._ledger.unsettled(first_run_id)
+        return self._ledger().unsettled(first_run_id)
 
     def rows(self, limit: int) -> Sequence[RunRow]:
-        """Return the latest ended runs from the ledger."""
-        return self._ledger.runs(limit)
+        """Return the latest ended runs from the ledger. Raises LedgerUnavailable, DatabaseRefused."""
+        return self._ledger().runs(limit)
+
+    def _row(self, task_id: str) -> RunRow | None:
+        return self._ledger().run(task_id)
+
+    def _from_records(self, task_id: str) -> TaskView:
+        row = self._row(task_id)
+        return self._from_row(row) if row else self._from_traces(task_id)
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription | None:
         try:
@@ -157,6 +178,7 @@ class Tasks:
             state=state.value if state else None,
             why_not=why_not,
             note=in_a_line((*(summary.notes if summary else ()), *(state.notes if state else ()))),
+            retrying=await retrying(self._client, described),
         )
 
     async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Read[Reply] | None:
@@ -172,7 +194,7 @@ class Tasks:
                 return None
             raise
 
-    async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None) -> TaskView:
+    async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None, unread: str) -> TaskView:
         handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=RawValue)
         result: Read[TaskResult] = Read(None)
         try:
@@ -198,7 +220,7 @@ class Tasks:
             row=row,
             ended_at=row.ended_at if row else described.close_time.isoformat() if described.close_time else "",
             why_not="" if state.value else f"its final state {'cannot be read' if row else 'was not recorded'}",
-            note=in_a_line((*result.notes, *state.notes)),
+            note=in_a_line((*result.notes, *state.notes, *([unread] if unread else []))),
         )
 
     def _from_row(self, row: RunRow) -> TaskView:
@@ -220,7 +242,7 @@ class Tasks:
     def _from_traces(self, task_id: str) -> TaskView:
         """Return what is left of a run that nobody recorded as ended. Raises UnknownTask where nothing is."""
         archived = self._archive.chains(task_id)
-        first_run_id = archived[-1] if archived else self._ledger.last_chain(task_id)
+        first_run_id = archived[-1] if archived else self._ledger().last_chain(task_id)
         if first_run_id is None:
             raise UnknownTask(task_id)
         detail = "Temporal does not know it any more and its end was not recorded: it was terminated, most likely"
@@ -241,6 +263,11 @@ class Tasks:
             return read_reply(AgentState, self._artifacts.get_bytes(ref))
         except ArtifactMissing as error:
             return Read(None, (str(error),))
+
+
+def without_ledger(what: str, error: Exception) -> str:
+    """Say that ``what`` is missing because the ledger cannot be read."""
+    return f"{what} is missing: {error}"
 
 
 def _silence(attempt: int) -> str:
