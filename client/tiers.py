@@ -112,7 +112,7 @@ class Tiers:
             model=entry.model,
             api_base=entry.api_base,
             api_key_env=None if rehearsed else _key_name(entry),
-            price=(rehearsed.rehearsal.price or FREE) if rehearsed else _price(entry),
+            price=_pretended(rehearsed.rehearsal) if rehearsed else _price(entry),
             rehearsal=rehearsed.ref if rehearsed else None,
             **{name: value for name, value in said.items() if value is not None},
         )
@@ -126,6 +126,10 @@ class Tiers:
 def _key_name(entry: ModelEntry) -> str | None:
     """Name the key's variable, so that a missing key is known before the start; an own service may need none."""
     return entry.api_key_env if entry.api_key_env or entry.api_base else key_variable(entry.model)
+
+
+def _pretended(rehearsal: Rehearsal) -> Price:
+    return rehearsal.price.frozen_price() if rehearsal.price else FREE
 
 
 def _price(entry: ModelEntry) -> Price | None:

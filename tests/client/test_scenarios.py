@@ -156,6 +156,16 @@ def test_a_wrong_script_is_named_with_its_own_file_and_line(tmp_path: Path) -> N
     assert (problem.file, problem.line, problem.field) == (str(script), 4, "replies[1].node")
 
 
+def test_a_pretended_price_is_written_in_dollars_like_every_other(tmp_path: Path) -> None:
+    path = tmp_path / "script.yaml"
+    path.write_text("price: {input_microusd_per_mtok: 5, output_usd_per_mtok: 7}\n" + SCRIPT % "true")
+    with pytest.raises(ScenarioError) as raised:
+        load_rehearsal(path)
+    (unknown, missing) = map(str, raised.value.problems)
+    assert "price.input_microusd_per_mtok: unknown field; did you mean input_usd_per_mtok" in unknown + missing
+    assert "price.input_usd_per_mtok: missing" in unknown + missing
+
+
 def test_the_published_schema_accepts_what_the_loader_accepts_and_refuses_unknown_fields() -> None:
     validator = jsonschema.Draft202012Validator(schema())
     for path in SCENARIOS.glob("*.yaml"):

@@ -10,7 +10,7 @@ from client.scenarios import ScenarioError, load
 from client.submit import freeze
 from schemas.models import Tier
 from schemas.pricing import Price
-from schemas.rehearsal import Rehearsal
+from schemas.rehearsal import StoredRehearsal
 from schemas.scenario import ModelEntry
 from schemas.task import TaskSpec
 from stores.artifacts import ArtifactStore
@@ -50,7 +50,7 @@ REHEARSED = "models: {default: rehearsed}\nrehearsal: script.yaml\n"
 
 
 def test_a_rehearsed_task_carries_its_script_and_counts_its_pretended_price(tmp_path: Path) -> None:
-    script = "price: {input_microusd_per_mtok: 5, output_microusd_per_mtok: 7}\n" + SCRIPT % "true"
+    script = "price: {input_usd_per_mtok: 0.000005, output_usd_per_mtok: 7}\n" + SCRIPT % "true"
     path = rehearsed_scenario(tmp_path, "true", "workspace: {kind: local}\nlimits: {usd: 1}\n")
     (tmp_path / "script.yaml").write_text(script)
     settings = settings_for(tmp_path)
@@ -58,9 +58,11 @@ def test_a_rehearsed_task_carries_its_script_and_counts_its_pretended_price(tmp_
     spec = freeze(load(path), settings, artifacts, None, {})
     choice = spec.models[Tier.PLANNER]
     assert choice.rehearsed
-    assert choice.price == Price(input_microusd_per_mtok=5, output_microusd_per_mtok=7)
+    assert choice.price == Price(input_microusd_per_mtok=5, output_microusd_per_mtok=7_000_000)
     assert choice.rehearsal is not None
-    assert Rehearsal.model_validate_json(artifacts.get_text(choice.rehearsal)).replies
+    stored = StoredRehearsal.model_validate_json(artifacts.get_text(choice.rehearsal))
+    assert stored.replies
+    assert stored.file == str(tmp_path / "script.yaml")
     assert spec.limits.microusd == 1_000_000
 
 
