@@ -17,8 +17,8 @@ from client.problems import PrerequisiteError
 from client.scenarios import load
 from client.session import Session, open_session, start_embedded
 from client.submit import freeze, start
-from client.tasks import TaskView
 from client.telling import Answer, compose, deliver
+from client.views import TaskView
 from schemas.messages import SignalName
 from schemas.scenario import ModelEntry
 from schemas.state import AgentState, Event, Summary

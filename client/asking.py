@@ -1,146 +1,54 @@
-"""The commands that only look: ps and show."""
+"""The command that shows all of one task."""
 
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from temporalio.client import WorkflowExecution, WorkflowExecutionStatus
-
 from client import lines, live
 from client.events import events_of
-from client.session import Session, say, wake_embedded, with_session
-from client.tasks import LEDGER_AWAY, TERMINATED, TaskView, without_ledger
-from schemas.contract import TASK_WORKFLOW, SearchAttribute
+from client.session import Records, say, with_records
+from client.tasks import LEDGER_AWAY
+from client.views import TaskView, without_ledger
 from schemas.errors import ArtifactMissing
-from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
-from schemas.scenario import MICROUSD_PER_USD
+from schemas.outcome import EXIT_VERIFIED
 from schemas.state import AgentState, Event
 from schemas.texts import TextRef
 from stores.artifacts import ArtifactStore
-from stores.records import EffectRow, RunRow
+from stores.records import EffectRow
 from stores.settings import Settings
-from stores.temporal import SEARCH_ATTRIBUTES
 
 SHOWN_EFFECTS = 30
 EXCERPT_LINES = 12
 
 
-def ps(settings: Settings, limit: int, running_only: bool, as_json: bool) -> int:
-    """List tasks, newest first: those that Temporal knows, then those that only the ledger remembers."""
-    wake_embedded(settings)
-
-    async def work(session: Session) -> int:
-        listed = await _listed(session, limit, running_only)
-        if as_json:
-            print("\n".join(json.dumps(item, ensure_ascii=False) for item in listed), end="\n" if listed else "")
-        elif not listed:
-            print("no tasks")
-        else:
-            print("\n".join(_table(listed)))
-        return EXIT_VERIFIED
-
-    return with_session(settings, work)
-
-
-def _table(listed: list[dict[str, Any]]) -> Iterator[str]:
-    width, label = (max(len(str(item[name])) for item in listed) for name in ("id", "status"))
-    yield f"{'TASK':<{width}}  {'STATUS':<{label}}  {'VERIFIED':<8}  {'STARTED (UTC)':<20}  SPENT"
-    for item in listed:
-        verified = {True: "yes", False: "no", None: "-"}[item["verified"]]
-        started = item["started"][:19].replace("T", " ")
-        spent = "" if item["spend_usd"] is None else f"${item['spend_usd']:.4f}"
-        yield f"{item['id']:<{width}}  {item['status']:<{label}}  {verified:<8}  {started:<20}  {spent}"
-
-
-async def _listed(session: Session, limit: int, running_only: bool) -> list[dict[str, Any]]:
-    rows = await _rows(session, limit)
-    of_run = {row.run_id: row for row in rows}
-    found = {
-        item.id: _of_row(of_run[item.run_id]) if item.run_id in of_run else _of_workflow(item)
-        for item in await _newest_runs(session, limit, running_only)
-    }
-    if not running_only:
-        found = {**{row.workflow_id: _of_row(row) for row in reversed(rows)}, **found}
-    return sorted(found.values(), key=lambda item: str(item["started"]), reverse=True)[:limit]
-
-
-async def _rows(session: Session, limit: int) -> Sequence[RunRow]:
-    """Return the runs that ended last, newest first; none, which is said, where the ledger cannot be read."""
-    try:
-        return await asyncio.to_thread(session.tasks.rows, limit)
-    except LEDGER_AWAY as error:
-        say(without_ledger("what only the ledger knows (names, exit codes, tasks that Temporal has forgotten)", error))
-        return ()
-
-
-async def _newest_runs(session: Session, limit: int, running_only: bool) -> list[WorkflowExecution]:
-    """Return the newest run of each of ``limit`` workflow ids: an id may be used again after its run has ended."""
-    query = f"WorkflowType = '{TASK_WORKFLOW}' AND ExecutionStatus "
-    query += "= 'Running'" if running_only else "!= 'ContinuedAsNew'"
-    newest: dict[str, WorkflowExecution] = {}
-    async for item in session.client.list_workflows(query):
-        if item.id not in newest and len(newest) == limit:
-            break
-        known = newest.setdefault(item.id, item)
-        if item.start_time > known.start_time:
-            newest[item.id] = item
-    return list(newest.values())
-
-
-def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
-    """Return a task that has no row: it runs, or it ended without writing one."""
-    keys = {key.name: key for key in SEARCH_ATTRIBUTES}
-    said = item.typed_search_attributes
-    status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
-    ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
-    if item.status is WorkflowExecutionStatus.TERMINATED:  # what it published last is not how it ended
-        status, reason = OutcomeKind.FAILED.value, TERMINATED
-    label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
-    usd = said.get(keys[SearchAttribute.SPEND_USD])
-    return _listing(item.id, label, item.start_time.isoformat(timespec="seconds")[:19], usd)
-
-
-def _of_row(row: RunRow) -> dict[str, Any]:
-    usd = row.spend.microusd / MICROUSD_PER_USD
-    known = {"name": row.name, "ended": f"{row.ended_at[:19]}Z", "exit_code": exit_code(row.outcome)}
-    verified = row.outcome.verified if row.outcome.kind is OutcomeKind.FINISHED else None
-    return {**_listing(row.workflow_id, row.outcome.label, row.started_at[:19], usd), **known, "verified": verified}
-
-
-def _listing(task_id: str, status: str, started: str, usd: float | None) -> dict[str, Any]:
-    unknown = {"name": None, "ended": None, "exit_code": None, "verified": None}
-    return {"id": task_id, "status": status, "started": f"{started}Z", "spend_usd": usd, **unknown}
-
-
 def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: bool) -> int:
     """Print everything about one task."""
-    wake_embedded(settings)
 
-    async def work(session: Session) -> int:
-        view = await session.tasks.look(task_id)
-        effects = await _effects(session, view)
-        kept = await asyncio.to_thread(events_of, view, session.archive)
+    async def work(records: Records) -> int:
+        view = await records.tasks.look(task_id)
+        effects = await _effects(records, view)
+        kept = await asyncio.to_thread(events_of, view, records.archive)
         newest = kept.events[-events:] if events else ()
         for problem in kept.missing:
             say(problem)
         if as_json:
-            difference = _difference(view, session.artifacts) if diff else None
+            difference = _difference(view, records.artifacts) if diff else None
             print(json.dumps(_as_json(view, effects, newest, difference)))
         else:
-            print("\n".join(_show_lines(view, effects, newest, session.artifacts)))
+            print("\n".join(_show_lines(view, effects, newest, records.artifacts)))
             if diff:
                 print("\ndifference of the workspace")
-                print(_difference(view, session.artifacts) or "  none recorded")
+                print(_difference(view, records.artifacts) or "  none recorded")
         return EXIT_VERIFIED
 
-    return with_session(settings, work)
+    return with_records(settings, work)
 
 
-async def _effects(session: Session, view: TaskView) -> Sequence[EffectRow] | None:
+async def _effects(records: Records, view: TaskView) -> Sequence[EffectRow] | None:
     """Return the chain's effects; None, which is said, where the ledger cannot be read."""
     try:
-        return await asyncio.to_thread(session.tasks.effects, view.first_run_id)
+        return await asyncio.to_thread(records.tasks.effects, view.first_run_id)
     except LEDGER_AWAY as error:
         say(without_ledger("the list of effects", error))
         return None

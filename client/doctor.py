@@ -197,5 +197,7 @@ async def _connected(settings: Settings) -> list[Finding]:
         if await polled(client, queue, activities=queue != prefix):
             findings.append(Finding(OK, "worker", f"polls {queue}"))
         else:
-            findings.append(Finding(WARN, "worker", f"none polls {queue}", "surefoot worker"))
+            status = FAIL if queue == prefix else WARN  # no task goes on without; a workspace may be on another host
+            mend = "surefoot worker" if names_own_server() else "surefoot up"
+            findings.append(Finding(status, "worker", f"none polls {queue}", mend))
     return findings

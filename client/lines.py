@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from client.tasks import TaskView
+from client.views import TaskView
 from schemas.actions import ObservationStatus
 from schemas.base import clip
 from schemas.budget import Spend

@@ -7,7 +7,8 @@ from typing import Any
 from client import lines
 from client.follow import Look, follow
 from client.session import say
-from client.tasks import Tasks, TaskView
+from client.tasks import Tasks
+from client.views import TaskView
 from schemas.outcome import exit_code
 
 

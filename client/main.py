@@ -130,9 +130,9 @@ def ps(
     as_json: Json = False,
 ) -> None:
     """List tasks, newest first."""
-    from client import asking
+    from client import listing
 
-    carry_out(context, lambda settings: asking.ps(settings, limit, running, as_json))
+    carry_out(context, lambda settings: listing.ps(settings, limit, running, as_json))
 
 
 @app.command(epilog="Example: surefoot show task-hello-file-abcdefghij --diff --events 40")

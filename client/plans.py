@@ -10,7 +10,7 @@ from typing import Any
 
 from client import lines
 from client.events import events_of
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Records, say, with_records
 from schemas.base import rebuild
 from schemas.outcome import EXIT_VERIFIED
 from schemas.plan import PlanVersion, Step, StepStatus
@@ -61,11 +61,10 @@ class Change:
 
 def plans(settings: Settings, task_id: str, diff: bool, as_json: bool) -> int:
     """Print every version of a task's plan; with ``diff`` what changed and why."""
-    wake_embedded(settings)
 
-    async def work(session: Session) -> int:
-        view = await session.tasks.look(task_id)
-        found = await asyncio.to_thread(events_of, view, session.archive)
+    async def work(records: Records) -> int:
+        view = await records.tasks.look(task_id)
+        found = await asyncio.to_thread(events_of, view, records.archive)
         for problem in found.missing:
             say(problem)
         versions = versions_of(found.events, view.state)
@@ -75,7 +74,7 @@ def plans(settings: Settings, task_id: str, diff: bool, as_json: bool) -> int:
             print("\n".join(_lines(versions, diff, found.events)) or "no plan")
         return EXIT_VERIFIED
 
-    return with_session(settings, work)
+    return with_records(settings, work)
 
 
 def versions_of(events: Iterable[Event], state: AgentState | None = None) -> tuple[PlanVersion, ...]:

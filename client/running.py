@@ -7,7 +7,7 @@ from pathlib import Path
 
 from client import lines, live
 from client.scenarios import load
-from client.session import Session, polled, say, start_embedded, wake_embedded, with_session
+from client.session import Records, Session, polled, say, start_embedded, with_records, with_session
 from client.submit import freeze, start
 from schemas.outcome import EXIT_VERIFIED
 from schemas.scenario import ModelEntry
@@ -42,8 +42,7 @@ def submit(settings: Settings, scenario: Path, override: ModelEntry | None, work
 
 def watch(settings: Settings, task_id: str, as_json: bool) -> int:
     """Follow a task to its end; return the exit code of the outcome."""
-    wake_embedded(settings)
-    return with_session(settings, lambda session: _follow(session, task_id, as_json))
+    return with_records(settings, lambda records: _follow(records, task_id, as_json))
 
 
 def _checked(settings: Settings, scenario: Path, override: ModelEntry | None) -> TaskSpec:
@@ -74,10 +73,10 @@ async def _run(session: Session, spec: TaskSpec, worker: bool, as_json: bool) ->
     return await _follow(session, task_id, as_json)
 
 
-async def _follow(session: Session, task_id: str, as_json: bool) -> int:
+async def _follow(records: Records, task_id: str, as_json: bool) -> int:
     try:
         view = await live.follow_to_end(
-            session.tasks, task_id, as_json=as_json, on_terminal=sys.stdout.isatty() and not as_json
+            records.tasks, task_id, as_json=as_json, on_terminal=sys.stdout.isatty() and not as_json
         )
     except asyncio.CancelledError:  # Ctrl-C: the task does not depend on who watches it
         live.say_detached(task_id)

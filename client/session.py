@@ -17,6 +17,7 @@ from temporalio.runtime import Runtime, TelemetryConfig
 from client.embedded import ensure_running, server_of
 from client.problems import PrerequisiteError
 from client.tasks import Tasks
+from client.views import NOT_RUNNING
 from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
@@ -30,19 +31,27 @@ FRESH_POLL_SECONDS = 75.0  # a poll lasts a minute: a worker that lives has poll
 
 
 @dataclass(frozen=True)
-class Session:
-    """An open connection with the stores of its home."""
+class Records:
+    """What a task can be looked up in: the stores of a home, and Temporal where it runs."""
 
     settings: Settings
     """Where everything is."""
-    client: Client
-    """Temporal."""
+    client: Client | None
+    """Temporal; None where the embedded server does not run."""
     artifacts: ArtifactStore
     """Texts and blobs."""
     archive: RunArchive
     """Events of runs."""
     tasks: Tasks
     """Tasks as they are seen from outside."""
+
+
+@dataclass(frozen=True)
+class Session(Records):
+    """An open connection with the stores of its home."""
+
+    client: Client
+    """Temporal."""
 
 
 def start_embedded(settings: Settings, worker: bool) -> None:
@@ -58,12 +67,35 @@ def wake_embedded(settings: Settings) -> None:
 
     Raises PrerequisiteError where nothing was ever started, or it does not come up.
     """
-    if names_own_server() or server_of(settings):
+    if _answers(settings):
         return
-    if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
-        raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
     say("the embedded server is not running; starting it, without a worker (`surefoot up` starts one)")
     ensure_running(settings, worker=False)  # looking at tasks does not set them going again
+
+
+def _answers(settings: Settings) -> bool:
+    """Whether there is a server to ask. Raises PrerequisiteError where nothing was ever started."""
+    if names_own_server() or server_of(settings):
+        return True
+    if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
+        raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
+    return False
+
+
+def with_records(settings: Settings, work: Callable[[Records], Awaitable[Value]]) -> Value:
+    """Run ``work``, which only looks, on what there is; nothing is started for that.
+
+    Where the embedded server does not run, that is said, and there are only the ledger and the archive. Raises as
+    ``with_session``; PrerequisiteError where nothing was ever started.
+    """
+    if _answers(settings):
+        return with_session(settings, work)
+    say(f"{NOT_RUNNING}. This is from the ledger and the archive")
+
+    async def run() -> Value:
+        return await work(Records(settings, None, *_stores(settings, None)))
+
+    return asyncio.run(run())
 
 
 def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:
@@ -80,11 +112,15 @@ def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]
 
 async def open_session(settings: Settings) -> Session:
     """Return an open session; there is nothing to close. Raises ServerUnreachable."""
-    artifacts = ArtifactStore(settings.artifacts_dir)
     client = await open_client(settings)
-    ledger = cache(lambda: Ledger(settings.database_url))  # opened where it is needed: a pause is not held up by it
+    return Session(settings, client, *_stores(settings, client))
+
+
+def _stores(settings: Settings, client: Client | None) -> tuple[ArtifactStore, RunArchive, Tasks]:
+    artifacts = ArtifactStore(settings.artifacts_dir)
     archive = RunArchive(settings.archive_dir, artifacts)
-    return Session(settings, client, artifacts, archive, Tasks(client, ledger, artifacts, archive))
+    ledger = cache(lambda: Ledger(settings.database_url))  # opened where it is needed: a pause is not held up by it
+    return artifacts, archive, Tasks(client, ledger, artifacts, archive)
 
 
 async def open_client(settings: Settings) -> Client:

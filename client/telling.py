@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from client.problems import BadInput
-from client.session import Session, say, wake_embedded, with_session
+from client.session import Session, say, with_session
 from client.tasks import Tasks
 from schemas.messages import Note, SignalName
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
@@ -45,7 +45,6 @@ def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str 
     Raises BadInput, before anything is started or sent, for a message that no task can take.
     """
     note = compose(name, text, by)
-    wake_embedded(settings)
 
     async def work(session: Session) -> int:
         answer = await deliver(session.tasks, task_id, name, note)

@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from client import asking, lines
+from client import lines, listing
 from client.api import Surefoot
 from client.live import follow_to_end
 from client.session import open_session
@@ -59,7 +59,7 @@ def test_a_task_id_that_is_used_again_is_listed_as_its_newest_run(
         return described.start_time.isoformat()
 
     started = on_server(server.settings, World(), test)
-    asking.ps(server.settings, 20, False, as_json=True)
+    listing.ps(server.settings, 20, False, as_json=True)
     every = map(json.loads, capsys.readouterr().out.splitlines())
     (listed,) = [item for item in every if item["id"] == "task-again"]
     assert listed["status"] == "CANCELLED"

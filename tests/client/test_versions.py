@@ -14,7 +14,8 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from client.tasks import Tasks, TaskView
+from client.tasks import Tasks
+from client.views import TaskView
 from schemas.contract import TASK_WORKFLOW
 from schemas.lenient import read_reply
 from schemas.outcome import EXIT_STOPPED, OutcomeKind, StopReason, exit_code

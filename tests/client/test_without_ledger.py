@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from client import asking, telling
+from client import asking, listing, telling
 from client.api import Surefoot
 from client.session import with_session
 from schemas.messages import SignalName
@@ -63,7 +63,7 @@ def test_a_task_is_told_shown_and_listed_without_the_ledger(away: Settings, caps
     assert shown["effects"] is None
     assert "the list of effects is missing: the ledger's database" in err
 
-    assert asking.ps(away, 20, False, as_json=True) == EXIT_VERIFIED
+    assert listing.ps(away, 20, False, as_json=True) == EXIT_VERIFIED
     out, err = capsys.readouterr()
     assert task_id in out
     assert "the ledger's database" in err
