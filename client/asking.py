@@ -37,6 +37,8 @@ def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: boo
             print(json.dumps(_as_json(view, effects, newest, difference)))
         else:
             print("\n".join(_show_lines(view, effects, newest, records.artifacts)))
+            if view.ended and not diff and _difference(view, records.artifacts):
+                print(lines.more_line(view))
             if diff:
                 print("\ndifference of the workspace")
                 print(_difference(view, records.artifacts) or "  none recorded")

@@ -115,7 +115,13 @@ def ending_lines(view: TaskView) -> Iterator[str]:
         yield f"spend        {spend_line(spend)}"
     if _rehearsed(view):
         yield f"model        {REHEARSED_NOTICE}"
-    yield f"more         surefoot show {view.id} --diff"
+
+
+def more_line(view: TaskView) -> str:
+    """Return where to look further."""
+    result, row = view.result, view.row
+    changed = result.difference if result else row.difference if row else None
+    return f"more         surefoot show {view.id}" + (" --diff" if changed else "")
 
 
 def ending_code(view: TaskView) -> int:

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 
 from client.session import Records, say, with_records
 from client.tasks import LEDGER_AWAY
-from client.views import TERMINATED, without_ledger
+from client.views import without_ledger
 from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
 from schemas.scenario import MICROUSD_PER_USD
@@ -54,7 +54,7 @@ async def _listed(records: Records, limit: int, running_only: bool) -> list[dict
         found = {item["id"]: item for item in await _unended(records, rows)}
     else:
         found = {
-            item.id: _of_row(of_run[item.run_id]) if item.run_id in of_run else _of_workflow(item)
+            item.id: _of_row(of_run[item.run_id]) if item.run_id in of_run else await _of_workflow(records, item)
             for item in await _newest_runs(records.client, limit, running_only)
         }
     if not running_only:
@@ -97,17 +97,21 @@ async def _newest_runs(client: Client, limit: int, running_only: bool) -> list[W
     return list(newest.values())
 
 
-def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
+async def _of_workflow(records: Records, item: WorkflowExecution) -> dict[str, Any]:
     """Return a task that has no row: it runs, or it ended without writing one."""
     keys = {key.name: key for key in SEARCH_ATTRIBUTES}
     said = item.typed_search_attributes
-    status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
-    ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
-    if item.status is WorkflowExecutionStatus.TERMINATED:  # what it published last is not how it ended
-        status, reason = OutcomeKind.FAILED.value, TERMINATED
-    label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
-    usd = said.get(keys[SearchAttribute.SPEND_USD])
-    return _listing(item.id, label, item.start_time.isoformat(timespec="seconds")[:19], usd)
+    started, usd = item.start_time.isoformat()[:19], said.get(keys[SearchAttribute.SPEND_USD])
+    published = said.get(keys[SearchAttribute.OUTCOME])
+    if item.status is WorkflowExecutionStatus.RUNNING or published:
+        reason = said.get(keys[SearchAttribute.REASON])
+        label = f"{said.get(keys[SearchAttribute.STATUS]) or 'starting'}" + (f"({reason})" if reason else "")
+        return _listing(item.id, label, started, usd)
+    # refused before it began, terminated, timed out: what it published last is not how it ended
+    outcome = (await records.tasks.look(item.id)).outcome
+    listed = _listing(item.id, outcome.label if outcome else "unknown", started, usd)
+    ended = f"{item.close_time.isoformat()[:19]}Z" if item.close_time else None
+    return {**listed, "ended": ended, "exit_code": exit_code(outcome) if outcome else None}
 
 
 def _of_row(row: RunRow) -> dict[str, Any]:

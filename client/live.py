@@ -109,7 +109,7 @@ def show_ending(view: TaskView, *, as_json: bool) -> int:
     if as_json:
         _emit("end", ending_json(view))
     else:
-        print("\n".join(["", *lines.ending_lines(view)]), flush=True)
+        print("\n".join(["", *lines.ending_lines(view), lines.more_line(view)]), flush=True)
     return code
 
 

@@ -17,6 +17,7 @@ from client.options import (
     Json,
     Model,
     PriceOf,
+    Role,
     Scenario,
     TaskId,
     Text,
@@ -195,16 +196,23 @@ def steer(
     _tell(context, task_id, SignalName.STEER, text, by, as_json)
 
 
-@app.command(
-    epilog="Example: surefoot worker --role workspace",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def worker(context: typer.Context) -> None:
-    """Run a worker in the foreground. What follows goes to the worker: --role all|home|workspace, --queue-prefix."""
+@app.command(epilog="Example: surefoot worker --role workspace")
+def worker(
+    context: typer.Context,
+    role: Annotated[
+        Role, typer.Option(help="home: workflows, models, ledger. workspace: commands and files of this host.")
+    ] = Role.ALL,
+    queue_prefix: Annotated[
+        str | None, typer.Option(help="Main queue, and beginning of the others.", show_default="the setting")
+    ] = None,
+    without_litellm: Annotated[
+        bool, typer.Option("--without-litellm", help="Answer for rehearsed models only, and start faster.")
+    ] = False,
+) -> None:
+    """Run a worker in the foreground, for the server that is configured, until Ctrl-C or SIGTERM."""
     from client import serving
 
-    arguments = list(context.args)
-    carry_out(context, lambda settings: serving.worker(settings, arguments))
+    carry_out(context, lambda settings: serving.worker(settings, role.value, queue_prefix, without_litellm))
 
 
 @app.command(epilog="Example: surefoot doctor")

@@ -1,6 +1,7 @@
 """What the commands have in common: their options and arguments, and how one is carried out."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -45,6 +46,14 @@ PriceOf = Annotated[str | None, typer.Option("--price", help="Dollars per millio
 Worker = Annotated[bool, typer.Option("--worker/--no-worker", help="Keep a worker beside the embedded server.")]
 By = Annotated[str | None, typer.Option(help="Who sends it.", show_default="the system's user")]
 Text = Annotated[str, typer.Argument(help="Reason, for the records.", show_default=False)]
+
+
+class Role(StrEnum):
+    """What a worker serves."""
+
+    ALL = "all"
+    HOME = "home"
+    WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True)

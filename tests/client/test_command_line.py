@@ -140,6 +140,30 @@ def test_the_price_of_a_model_on_the_command_line_meets_a_money_limit(home: Path
             entry_of("openai/local", None, None, wrong)
 
 
+@pytest.mark.parametrize("price", ["0", "abc", "1/", "1/2/3", "nan/1"])
+def test_a_price_that_is_no_pair_says_how_one_is_written(home: Path, tmp_path: Path, price: str) -> None:
+    arguments = ["run", str(write_scenario(tmp_path, HEAD)), "--model", "m", "--api-base", "http://x", "--price", price]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert f"--price: give INPUT/OUTPUT in dollars per million tokens, as 0.25/2 or 0/0, not {price!r}" in result.stderr
+
+
+def test_a_worker_of_no_known_role_is_bad_input_and_its_options_are_in_its_help(home: Path) -> None:
+    result = CliRunner().invoke(app, ["worker", "--role", "nonsense"])
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert "'nonsense' is not one of 'all', 'home', 'workspace'" in result.stderr
+    helped = CliRunner().invoke(app, ["worker", "--help"]).stdout
+    for option in ("--role", "--queue-prefix", "--without-litellm"):
+        assert option in helped
+
+
+def test_up_for_a_server_of_ones_own_names_the_command_for_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(app, ["up"])
+    assert result.exit_code == EXIT_PREREQUISITE
+    assert "TEMPORAL_ADDRESS names a Temporal server of its own: run a worker for it with `surefoot w" in result.stderr
+
+
 def test_scenario_check_tells_every_problem_of_every_file_as_json(home: Path, tmp_path: Path) -> None:
     good = rehearsed_scenario(tmp_path, "true", "workspace: {kind: local}\n")
     bad = tmp_path / "bad.yaml"

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 from temporalio import activity
+from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from client import lines, listing
+from client import asking, lines, listing
 from client.api import Surefoot
 from client.live import follow_to_end
 from client.session import open_session
+from schemas.contract import TASK_WORKFLOW
 from schemas.errors import ModelUnreachable
-from schemas.outcome import OutcomeKind
+from schemas.outcome import EXIT_FAILED, OutcomeKind
 from schemas.state import Summary
 from tests.support.running import Running, on_server, signal, until
 from tests.support.scripted import World, plan_of
@@ -64,6 +66,28 @@ def test_a_task_id_that_is_used_again_is_listed_as_its_newest_run(
     (listed,) = [item for item in every if item["id"] == "task-again"]
     assert listed["status"] == "CANCELLED"
     assert listed["started"] == f"{started[:19]}Z"
+
+
+# the SDK never awaits the run of a workflow that could not begin
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine:RuntimeWarning")
+def test_a_task_that_was_refused_is_listed_with_the_reason(
+    server: DevServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def test(running: Running) -> None:
+        refused = await running.client.start_workflow(
+            TASK_WORKFLOW, {"contract": 99}, id="task-refused", task_queue=running.queue
+        )
+        with pytest.raises(WorkflowFailureError):
+            await refused.result()
+
+    on_server(server.settings, World(), test)
+    listing.ps(server.settings, 20, False, as_json=True)
+    every = map(json.loads, capsys.readouterr().out.splitlines())
+    (listed,) = [item for item in every if item["id"] == "task-refused"]
+    assert (listed["status"], listed["exit_code"]) == ("FAILED(InputRefused)", EXIT_FAILED)
+    assert listed["ended"] >= listed["started"]
+    asking.show(server.settings, "task-refused", 15, True, as_json=False)
+    assert "--diff" not in capsys.readouterr().out
 
 
 def test_a_call_that_is_tried_again_says_how_often_and_why(
