@@ -36,7 +36,7 @@ def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: boo
             difference = _difference(view, records.artifacts) if diff else None
             print(json.dumps(_as_json(view, effects, newest, difference)))
         else:
-            print("\n".join(_show_lines(view, effects, newest, records.artifacts)))
+            print("\n".join(_show_lines(records, view, effects, newest)))
             if view.ended and not diff and _difference(view, records.artifacts):
                 print(lines.more_line(view))
             if diff:
@@ -76,7 +76,7 @@ def _as_json(
 
 
 def _show_lines(
-    view: TaskView, effects: Sequence[EffectRow] | None, events: Sequence[Event], artifacts: ArtifactStore
+    records: Records, view: TaskView, effects: Sequence[EffectRow] | None, events: Sequence[Event]
 ) -> Iterator[str]:
     yield f"task         {view.id}"
     yield f"run          {view.run_id}" + ("" if view.run_id == view.first_run_id else f", chain {view.first_run_id}")
@@ -91,17 +91,17 @@ def _show_lines(
     for call in view.retrying:
         yield f"!            {call}"
     if view.state:
-        yield from _state_lines(view.state, artifacts, view.ended)
+        yield from _state_lines(view.state, records.artifacts, view.ended)
     yield from _effect_lines(effects or ())
     if events:
         yield f"last {len(events)} events; `surefoot events {view.id}` has all"
         yield from (f"  {lines.event_line(event)}" for event in events)
     if view.ended:
-        yield from lines.ending_lines(view)
+        yield from lines.ending_lines(view, records.settings.workspaces_dir)
 
 
 def _state_lines(state: AgentState, artifacts: ArtifactStore, ended: bool) -> Iterator[str]:
-    yield f"started      {state.started_at}"
+    yield f"started      {lines.moment(state.started_at)}"
     if state.goal:
         yield "goal"
         yield from _text(artifacts, state.goal)

@@ -4,6 +4,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 from client.views import TaskView
 from schemas.actions import ObservationStatus
@@ -13,13 +14,17 @@ from schemas.outcome import OutcomeKind, exit_code
 from schemas.plan import PlanVersion, StepStatus
 from schemas.scenario import MICROUSD_PER_USD
 from schemas.state import AgentState, Event, EventKind, Summary
+from schemas.workspace import Workspace
 
 STEP_MARK = {StepStatus.TODO: "○", StepStatus.DONE: "●", StepStatus.FAILED: "✗"}
 EVENT_CHARACTERS = 300
 ACTION_CHARACTERS = 60
 NARROWEST = 40
+PRETENDED = " (pretended price)"
 ENDED = re.compile(rf"(.*?)(: (?:{'|'.join(ObservationStatus)})\. .*)")
-REHEARSED_NOTICE = "REHEARSED: a script answers in place of a model. Nothing here shows what a model can do."
+REHEARSED_NOTICE = (
+    "REHEARSED: a script answers in place of a model, at a pretended price. Nothing here shows what a model can do."
+)
 
 
 def mark(ok: bool | None) -> str:
@@ -72,7 +77,13 @@ def status_line(summary: Summary) -> str:
     """Return how a running task stands, in a line."""
     met = f"{summary.requirements_met}/{summary.requirements_total} requirements"
     label = "REHEARSED · " if summary.rehearsed else ""
-    return f"{label}{summary.status} {summary.place} · {summary.now} · {met} · {spend_line(summary.spend)}"
+    spent = spend_line(summary.spend) + (PRETENDED if summary.rehearsed else "")
+    return f"{label}{summary.status} {summary.place} · {summary.now} · {met} · {spent}"
+
+
+def moment(at: str) -> str:
+    """Return an ISO 8601 time in UTC as people read it, to the second."""
+    return f"{at[:19].replace('T', ' ')} UTC"
 
 
 def standing_lines(state: AgentState) -> Iterator[str]:
@@ -90,15 +101,15 @@ def requirement_lines(state: AgentState) -> Iterator[str]:
         yield f"  {mark(item.met)} {item.id}{kind}: {item.detail or 'not checked yet'}"
 
 
-def ending_lines(view: TaskView) -> Iterator[str]:
-    """Return how a task ended, and where to look further."""
+def ending_lines(view: TaskView, workspaces: Path) -> Iterator[str]:
+    """Return how a task ended; its files are looked for in the folder ``workspaces`` of this home first."""
     if view.outcome is None:
         return
     yield f"outcome      {view.outcome.label}{_verified(view)}"
     if view.outcome.detail:
         yield f"reason       {view.outcome.detail}"
     if view.ended_at:
-        yield f"ended        {view.ended_at}"
+        yield f"ended        {moment(view.ended_at)}"
     if view.state:
         yield "requirements"
         yield from requirement_lines(view.state)
@@ -106,15 +117,23 @@ def ending_lines(view: TaskView) -> Iterator[str]:
     if evaluator:
         yield "evaluator (hidden from the agent)"
         yield from (f"  {mark(check.met)} {check.id}: {check.detail}" for check in evaluator)
-    root = view.state.workspace.root if view.state and view.state.workspace else ""
-    if root:
-        gone = "" if os.access(root, os.F_OK) else ", not here: on its worker's host, or removed by gc"
-        yield f"files        {root}{gone}"
+    if view.state and view.state.workspace:
+        yield f"files        {_files(view.state.workspace, workspaces)}"
     spend = view.state.spend if view.state else view.row.spend if view.row else None
     if spend:
-        yield f"spend        {spend_line(spend)}"
+        yield f"spend        {spend_line(spend)}{PRETENDED if _rehearsed(view) else ''}"
     if _rehearsed(view):
         yield f"model        {REHEARSED_NOTICE}"
+
+
+def _files(workspace: Workspace, workspaces: Path) -> str:
+    """Return where the files are: a home that was restored elsewhere has its own, and the state names the old one."""
+    root = Path(workspace.root)
+    here = workspaces / workspace.name / root.name
+    if os.access(here, os.F_OK):
+        return str(here)
+    gone = "" if os.access(root, os.F_OK) else ", not here: on its worker's host, or removed by gc"
+    return f"{root}{gone}"
 
 
 def more_line(view: TaskView) -> str:

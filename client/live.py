@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 from client import lines
@@ -9,7 +10,10 @@ from client.follow import Look, follow
 from client.session import say
 from client.tasks import Tasks
 from client.views import TaskView
+from schemas.base import clip
 from schemas.outcome import exit_code
+
+SPINNER_COLUMNS = 3  # itself, a space, and the last column, where some terminals wrap
 
 
 async def follow_to_end(tasks: Tasks, task_id: str, *, as_json: bool, on_terminal: bool) -> TaskView:
@@ -69,7 +73,7 @@ async def _on_terminal(looks: AsyncIterator[Look]) -> TaskView:
             for line in _news(look):
                 console.print(Text(lines.wrapped(line, console.width), style=_style(line), overflow="fold"))
             plan, now, standing = _panel(look, last)
-            spinner.update(text=Text(now, overflow="ellipsis", no_wrap=True))
+            spinner.update(text=clip(now, max(console.width - SPINNER_COLUMNS, lines.NARROWEST)))
             below = [Text(line, style="bold yellow") for line in standing]
             live.update(Group(Text(plan, style="cyan"), *below, spinner))
     return _end(last)
@@ -103,13 +107,13 @@ def _style(line: str) -> str:
     return {"✓": "green", "✗": "red"}.get(line[9:10], "dim" if line[9:10] == "·" else "")
 
 
-def show_ending(view: TaskView, *, as_json: bool) -> int:
+def show_ending(view: TaskView, workspaces: Path, *, as_json: bool) -> int:
     """Print how a task ended and return the exit code that says the same."""
     code = lines.ending_code(view)
     if as_json:
         _emit("end", ending_json(view))
     else:
-        print("\n".join(["", *lines.ending_lines(view), lines.more_line(view)]), flush=True)
+        print("\n".join(["", *lines.ending_lines(view, workspaces), lines.more_line(view)]), flush=True)
     return code
 
 

@@ -18,6 +18,7 @@ from client.options import (
     Model,
     PriceOf,
     Role,
+    RunningTaskId,
     Scenario,
     TaskId,
     Text,
@@ -152,14 +153,19 @@ def show(
 
 @app.command(epilog="Example: surefoot watch task-hello-file-abcdefghij")
 def watch(context: typer.Context, task_id: TaskId, as_json: Json = False) -> None:
-    """Follow a task live to its end and exit with the outcome's code. Ctrl-C detaches."""
+    """Follow a task live to its end and exit with the outcome's code. Ctrl-C detaches.
+
+    Marks: ✓ good, ✗ bad, · neither. Steps: ○ to do, ● done, ✗ failed, ▸ the current one.
+    """
     from client import running
 
     carry_out(context, lambda settings: running.watch(settings, task_id, as_json))
 
 
 @app.command(epilog='Example: surefoot pause task-hello-file-abcdefghij "wait for the release"')
-def pause(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
+def pause(
+    context: typer.Context, task_id: RunningTaskId, text: Text = "", by: By = None, as_json: Json = False
+) -> None:
     """Pause a task. A command that runs is stopped with everything it started."""
     from schemas.messages import SignalName
 
@@ -167,7 +173,9 @@ def pause(context: typer.Context, task_id: TaskId, text: Text = "", by: By = Non
 
 
 @app.command(epilog="Example: surefoot resume task-hello-file-abcdefghij")
-def resume(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
+def resume(
+    context: typer.Context, task_id: RunningTaskId, text: Text = "", by: By = None, as_json: Json = False
+) -> None:
     """Let a paused task go on."""
     from schemas.messages import SignalName
 
@@ -175,7 +183,9 @@ def resume(context: typer.Context, task_id: TaskId, text: Text = "", by: By = No
 
 
 @app.command(epilog='Example: surefoot cancel task-hello-file-abcdefghij "no longer needed"')
-def cancel(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
+def cancel(
+    context: typer.Context, task_id: RunningTaskId, text: Text = "", by: By = None, as_json: Json = False
+) -> None:
     """End a task as CANCELLED. A command that runs is stopped with everything it started."""
     from schemas.messages import SignalName
 
@@ -185,7 +195,7 @@ def cancel(context: typer.Context, task_id: TaskId, text: Text = "", by: By = No
 @app.command(epilog='Example: surefoot steer task-hello-file-abcdefghij "leave the public API as it is"')
 def steer(
     context: typer.Context,
-    task_id: TaskId,
+    task_id: RunningTaskId,
     text: Annotated[str, typer.Argument(help="What the next decision should know.", show_default=False)],
     by: By = None,
     as_json: Json = False,

@@ -23,9 +23,23 @@ def _printable(text: str) -> str:
 
 def _known_tasks(incomplete: str) -> list[str]:
     """Complete a task's id; imported when a shell asks."""
-    from client.completion import task_ids
+    from client.completion import offered_tasks
 
-    return task_ids(incomplete)
+    return offered_tasks(incomplete, running_only=False)
+
+
+def _running_tasks(incomplete: str) -> list[str]:
+    """Complete the id of a task that has not ended."""
+    from client.completion import offered_tasks
+
+    return offered_tasks(incomplete, running_only=True)
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Complete a kind of events."""
+    from client.completion import offered_kinds
+
+    return offered_kinds(incomplete)
 
 
 Scenario = Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)]
@@ -37,6 +51,18 @@ TaskId = Annotated[
         callback=_printable,
         autocompletion=_known_tasks,
     ),
+]
+RunningTaskId = Annotated[
+    str,
+    typer.Argument(
+        help="The task's id, as `surefoot ps --running` lists it.",
+        show_default=False,
+        callback=_printable,
+        autocompletion=_running_tasks,
+    ),
+]
+Kinds = Annotated[
+    list[str] | None, typer.Option(help="Only this kind; may be given several times.", autocompletion=_kinds)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.")]
 Model = Annotated[str | None, typer.Option(help="Let this model answer every tier, whatever the scenario says.")]

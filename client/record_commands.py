@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from client.options import Json, TaskId, carry_out
+from client.options import Json, Kinds, TaskId, carry_out
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -14,13 +14,14 @@ def events(
     context: typer.Context,
     task_id: TaskId,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more until the task ends.")] = False,
-    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; may be given several times.")] = None,
+    kind: Kinds = None,
     since: Annotated[str | None, typer.Option(help="Only events after this one, as e19.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print a task's events, oldest first.
 
-    Also those of a task that Temporal has forgotten. What is missing is said on stderr.
+    Also those of a task that Temporal has forgotten. What is missing is said on stderr. Marks: ✓ good, ✗ bad,
+    · neither.
     """
     from client import events as record
 

@@ -81,4 +81,4 @@ async def _follow(records: Records, task_id: str, as_json: bool) -> int:
     except asyncio.CancelledError:  # Ctrl-C: the task does not depend on who watches it
         live.say_detached(task_id)
         return EXIT_DETACHED
-    return live.show_ending(view, as_json=as_json)
+    return live.show_ending(view, records.settings.workspaces_dir, as_json=as_json)

@@ -175,6 +175,7 @@ class Tasks:
 
     async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None, unread: str) -> TaskView:
         handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=RawValue)
+        closed = described.close_time
         result: Read[TaskResult] = Read(None)
         try:
             result = read_reply(TaskResult, (await handle.result()).payload.data)
@@ -197,7 +198,7 @@ class Tasks:
             result=result.value,
             outcome=outcome,
             row=row,
-            ended_at=row.ended_at if row else described.close_time.isoformat() if described.close_time else "",
+            ended_at=row.ended_at if row else closed.isoformat(timespec="milliseconds") if closed else "",
             why_not="" if state.value else f"its final state {'cannot be read' if row else 'was not recorded'}",
             note=in_a_line((*result.notes, *state.notes, *([unread] if unread else []))),
         )

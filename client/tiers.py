@@ -20,6 +20,7 @@ from schemas.scenario import ModelEntry
 from schemas.texts import TextRef
 from stores.model_prices import key_variable, look_up
 from stores.settings import Settings
+from stores.temporal import names_own_server
 
 FREE = Price(input_microusd_per_mtok=0, output_microusd_per_mtok=0)
 
@@ -91,7 +92,7 @@ class Tiers:
             yield unknown_model(entry.model)
             return
         key = _key_name(entry)
-        if key and not self.environ.get(key):
+        if key and not self.environ.get(key) and not names_own_server(self.environ):  # else its workers are elsewhere
             yield f"{entry.model} needs a key; set the environment variable {key}, or name another as api_key_env"
         if self.file.scenario.limits.usd is not None and _price(entry) is None:
             where = "--price" if self.override else f"{place}.price (input_usd_per_mtok, output_usd_per_mtok)"

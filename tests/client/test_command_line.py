@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from client.completion import task_ids
+from client.completion import offered_kinds, offered_tasks
 from client.main import app
 from client.problems import BadInput
 from client.reporting import EXIT_INTERRUPTED, carry_out
@@ -89,8 +89,17 @@ def test_a_shell_completes_commands_and_nothing_is_started(shell: str, home: Pat
 
 
 def test_where_nothing_ever_ran_no_task_is_offered_and_nothing_is_made(home: Path) -> None:
-    assert task_ids("task-") == []
+    assert offered_tasks("task-", running_only=False) == []
+    assert offered_tasks("task-", running_only=True) == []
     assert started(home) == []
+
+
+def test_a_shell_completes_kinds_of_events_and_does_so_without_temporal_and_sqlalchemy(home: Path) -> None:
+    assert offered_kinds("pl") == ["plan_version"]
+    script = "import sys; from client.completion import offered_tasks as offer; offer('task-', running_only=False);"
+    script += "print(sorted({'temporalio', 'sqlalchemy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n", done.stderr
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def test_the_first_scenario_runs_from_nothing_to_a_verified_end(surefoot: Surefo
         assert part in shown
     assert re.search(r"^ended        20\d\d-", shown, re.MULTILINE)
     assert task_id in completed(surefoot, "show", "task-hello")
+    assert task_id not in completed(surefoot, "cancel", "task-hello"), "it has ended"
     code, out, _ = surefoot("watch", task_id, "--json")
     assert code == EXIT_VERIFIED
     end = json.loads(out.splitlines()[-1])

@@ -1,6 +1,7 @@
 """What commands that only look say while a task runs, after its end, and once the embedded server is stopped."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,10 @@ def test_a_stopped_server_stays_stopped_and_its_records_are_told(surefoot: Suref
         assert code == EXIT_PREREQUISITE, arguments
         assert "surefoot up" in err
     assert supervisor_of(surefoot.settings) is None, "nothing was started"
+
+    restored = tmp_path / "restored"
+    shutil.copytree(surefoot.settings.home, restored, ignore=shutil.ignore_patterns("run"))
+    out = Surefoot(settings_of(restored)).ask("show", ended)[1]
+    (files,) = [line.split()[1] for line in out.splitlines() if line.startswith("files ")]
+    assert Path(files).is_relative_to(restored), "its own, not the original's"
+    assert (restored / "workspaces") in Path(files).parents

@@ -156,6 +156,14 @@ def test_a_model_that_cannot_answer_is_refused_with_what_to_set(tmp_path: Path, 
 
 
 @needs_litellm
+def test_for_a_server_of_ones_own_the_key_is_its_workers_matter(tmp_path: Path) -> None:
+    path = write_scenario(tmp_path, HEAD + "workspace: {kind: local}\nmodels: {default: openai/gpt-4.1}\n")
+    artifacts = ArtifactStore(tmp_path / "artifacts")
+    spec = freeze(load(path), settings_for(tmp_path), artifacts, None, {"TEMPORAL_ADDRESS": "temporal.example:7233"})
+    assert spec.models[Tier.PLANNER].api_key_env == "OPENAI_API_KEY"
+
+
+@needs_litellm
 def test_a_problem_of_the_default_is_told_once_not_for_every_tier(tmp_path: Path) -> None:
     assert refused(tmp_path, "models: {default: openai/gpt-4.1-mni}").count("unknown model") == 1
     own = "models: {default: {model: openai/own, api_base: 'http://x'}}\nlimits: {usd: 1}"
