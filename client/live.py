@@ -73,7 +73,7 @@ async def _on_terminal(looks: AsyncIterator[Look]) -> TaskView:
             for line in _news(look):
                 console.print(Text(lines.wrapped(line, console.width), style=_style(line), overflow="fold"))
             plan, now, standing = _panel(look, last)
-            spinner.update(text=clip(now, max(console.width - SPINNER_COLUMNS, lines.NARROWEST)))
+            spinner.update(text=Text(clip(now, max(console.width - SPINNER_COLUMNS, lines.NARROWEST)), no_wrap=True))
             below = [Text(line, style="bold yellow") for line in standing]
             live.update(Group(Text(plan, style="cyan"), *below, spinner))
     return _end(last)
