@@ -61,12 +61,15 @@ class Checks:
                 raise Stopped
             found = await self._find(check)
             detail = line_of(self._artifacts.secrets.mask(found.detail), MAX_DETAIL_CHARACTERS)
-            output = await asyncio.to_thread(self._keep, found.output) if found.output else None
-            results.append(CheckResult(id=identity, met=found.met, detail=detail, output=output))
+            output, whole = await asyncio.to_thread(self._keep, found.output) if found.output else (None, None)
+            results.append(CheckResult(id=identity, met=found.met, detail=detail, output=output, whole=whole))
         return tuple(results)
 
-    def _keep(self, output: str) -> TextRef:
-        return self._artifacts.put_text(head_and_tail(output, MAX_OUTPUT_CHARACTERS))
+    def _keep(self, output: str) -> tuple[TextRef, TextRef | None]:
+        """Store the excerpt of an output, and all of it where it is longer."""
+        excerpt = head_and_tail(output, MAX_OUTPUT_CHARACTERS)
+        with self._artifacts.together() as together:
+            return together.put_text(excerpt), together.put_text(output) if output != excerpt else None
 
     async def _find(self, check: Check) -> Found:
         try:

@@ -19,8 +19,8 @@ from client.problems import PrerequisiteError
 from client.scenarios import load
 from client.session import Session, check_stores, open_session
 from client.submit import start
-from client.tasks import TaskView
 from client.telling import Answer, compose, deliver
+from client.views import TaskView
 from schemas.messages import SignalName
 from schemas.scenario import ModelEntry
 from schemas.state import AgentState, Event, Summary
@@ -105,7 +105,7 @@ class Surefoot:
         """Connect to the server that the settings name, else to the home's embedded one.
 
         ``start_missing`` starts the embedded server and a worker where none run. Raises SettingsError,
-        ServerUnreachable, LedgerUnavailable; PrerequisiteError where the server does not come up.
+        ServerUnreachable; PrerequisiteError where the server does not come up.
         """
         return await cls.open(load_settings(home=home), start_missing=start_missing)
 
@@ -133,7 +133,7 @@ class Surefoot:
         return Task(self.session, task_id)
 
     async def ended(self, limit: int = 20) -> Sequence[RunRow]:
-        """Return the tasks that ended last, newest first, from the ledger."""
+        """Return the tasks that ended last, newest first, from the ledger. Raises LedgerUnavailable."""
         return await asyncio.to_thread(self.session.tasks.rows, limit)
 
     def _frozen(self, path: Path, model: ModelEntry | None) -> TaskSpec:

@@ -1,124 +1,66 @@
-"""The commands that only look: ps and show."""
+"""The command that shows all of one task."""
 
 import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from temporalio.client import WorkflowExecution
-
 from client import lines, live
-from client.embedded import wake_embedded
 from client.events import events_of
-from client.session import Session, with_session
+from client.session import Records, with_records
 from client.streams import say
-from client.tasks import TaskView
+from client.tasks import LEDGER_AWAY
+from client.views import TaskView, without_ledger
 from schemas.base import counted
-from schemas.contract import TASK_WORKFLOW, SearchAttribute
 from schemas.errors import ArtifactMissing
-from schemas.outcome import EXIT_VERIFIED, OutcomeKind, exit_code
-from schemas.scenario import MICROUSD_PER_USD
+from schemas.outcome import EXIT_VERIFIED
 from schemas.state import AgentState, Event
 from schemas.texts import TextRef
 from stores.artifacts import ArtifactStore
-from stores.records import EffectRow, RunRow
-from stores.search_attributes import SEARCH_ATTRIBUTES
+from stores.records import EffectRow
 from stores.settings import Settings
-from stores.unrecorded import FROM_OUTSIDE
 
 SHOWN_EFFECTS = 30
 EXCERPT_LINES = 12
 
 
-def ps(settings: Settings, limit: int, running_only: bool, as_json: bool) -> int:
-    """List tasks, newest first: those that Temporal knows, then those that only the ledger remembers."""
-    wake_embedded(settings)
-
-    async def work(session: Session) -> int:
-        listed = await _listed(session, limit, running_only)
-        if as_json:
-            print("\n".join(json.dumps(item, ensure_ascii=False) for item in listed), end="\n" if listed else "")
-        elif not listed:
-            print("no tasks")
-        else:
-            print("\n".join(_table(listed)))
-        return EXIT_VERIFIED
-
-    return with_session(settings, work)
-
-
-def _table(listed: list[dict[str, Any]]) -> Iterator[str]:
-    width, label = (max(len(str(item[name])) for item in listed) for name in ("id", "status"))
-    yield f"{'TASK':<{width}}  {'STATUS':<{label}}  {'VERIFIED':<8}  {'STARTED (UTC)':<20}  SPENT"
-    for item in listed:
-        verified = {True: "yes", False: "no", None: "-"}[item["verified"]]
-        started = item["started"][:19].replace("T", " ")
-        spent = "" if item["spend_usd"] is None else f"${item['spend_usd']:.4f}"
-        yield f"{item['id']:<{width}}  {item['status']:<{label}}  {verified:<8}  {started:<20}  {spent}"
-
-
-async def _listed(session: Session, limit: int, running_only: bool) -> list[dict[str, Any]]:
-    query = f"WorkflowType = '{TASK_WORKFLOW}'" + (" AND ExecutionStatus = 'Running'" if running_only else "")
-    rows = {row.workflow_id: row for row in reversed(await asyncio.to_thread(session.tasks.rows, limit))}
-    found: dict[str, dict[str, Any]] = {}
-    async for item in session.client.list_workflows(query, limit=limit):
-        row = rows.get(item.id)
-        found[item.id] = _of_row(row) if row and row.run_id == item.run_id else _of_workflow(item)
-    if not running_only:
-        found = {**{name: _of_row(row) for name, row in rows.items()}, **found}
-    return sorted(found.values(), key=lambda item: str(item["started"]), reverse=True)[:limit]
-
-
-def _of_workflow(item: WorkflowExecution) -> dict[str, Any]:
-    """Return a task that has no row: it runs, or it ended without writing one."""
-    keys = {key.name: key for key in SEARCH_ATTRIBUTES}
-    said = item.typed_search_attributes
-    status, reason = said.get(keys[SearchAttribute.STATUS]), said.get(keys[SearchAttribute.REASON])
-    ended = item.status.name if item.status and item.status.name not in ("RUNNING", "COMPLETED") else ""
-    if item.status in FROM_OUTSIDE:  # what it published last is not how it ended
-        status, reason = OutcomeKind.FAILED.value, FROM_OUTSIDE[item.status]
-    label = f"{status or ended or 'starting'}" + (f"({reason})" if reason else "")
-    usd = said.get(keys[SearchAttribute.SPEND_USD])
-    return _listing(item.id, label, item.start_time.isoformat(timespec="seconds")[:19], usd)
-
-
-def _of_row(row: RunRow) -> dict[str, Any]:
-    usd = row.spend.microusd / MICROUSD_PER_USD
-    known = {"name": row.name, "ended": f"{row.ended_at[:19]}Z", "exit_code": exit_code(row.outcome)}
-    verified = row.outcome.verified if row.outcome.kind is OutcomeKind.FINISHED else None
-    return {**_listing(row.workflow_id, row.outcome.label, row.started_at[:19], usd), **known, "verified": verified}
-
-
-def _listing(task_id: str, status: str, started: str, usd: float | None) -> dict[str, Any]:
-    unknown = {"name": None, "ended": None, "exit_code": None, "verified": None}
-    return {"id": task_id, "status": status, "started": f"{started}Z", "spend_usd": usd, **unknown}
-
-
 def show(settings: Settings, task_id: str, events: int, diff: bool, as_json: bool) -> int:
     """Print everything about one task."""
-    wake_embedded(settings)
 
-    async def work(session: Session) -> int:
-        view = await session.tasks.look(task_id)
-        effects = await asyncio.to_thread(session.tasks.effects, view.first_run_id)
-        kept = await asyncio.to_thread(events_of, view, session.archive)
+    async def work(records: Records) -> int:
+        view = await records.tasks.look(task_id)
+        effects = await _effects(records, view)
+        kept = await asyncio.to_thread(events_of, view, records.archive)
         newest = kept.events[-events:] if events else ()
         for problem in kept.missing:
             say(problem)
         if as_json:
-            difference = _difference(view, session.artifacts) if diff else None
+            difference = _difference(view, records.artifacts) if diff else None
             print(json.dumps(_as_json(view, effects, newest, difference)))
         else:
-            print("\n".join(_show_lines(view, effects, newest, session.artifacts)))
+            print("\n".join(_show_lines(records, view, effects, newest)))
+            if view.ended and not diff and _difference(view, records.artifacts):
+                print(lines.more_line(view))
             if diff:
                 print("\ndifference of the workspace")
-                print(_difference(view, session.artifacts) or "  none recorded")
+                print(_difference(view, records.artifacts) or "  none recorded")
         return EXIT_VERIFIED
 
-    return with_session(settings, work)
+    return with_records(settings, work)
 
 
-def _as_json(view: TaskView, effects: Any, events: Sequence[Event], difference: str | None) -> dict[str, Any]:
+async def _effects(records: Records, view: TaskView) -> Sequence[EffectRow] | None:
+    """Return the chain's effects; None, which is said, where the ledger cannot be read."""
+    try:
+        return await asyncio.to_thread(records.tasks.effects, view.first_run_id)
+    except LEDGER_AWAY as error:
+        say(without_ledger("the list of effects", error))
+        return None
+
+
+def _as_json(
+    view: TaskView, effects: Sequence[EffectRow] | None, events: Sequence[Event], difference: str | None
+) -> dict[str, Any]:
     state = view.state.model_dump(mode="json", exclude={"events"}) if view.state else None
     return {
         **live.ending_json(view),
@@ -128,13 +70,16 @@ def _as_json(view: TaskView, effects: Any, events: Sequence[Event], difference: 
         "summary": view.summary.model_dump(mode="json") if view.summary else None,
         "state": state,
         "events": [event.model_dump(mode="json") for event in events],
-        "effects": [effect.model_dump(mode="json") for effect in effects],
+        "effects": None if effects is None else [effect.model_dump(mode="json") for effect in effects],
+        "retrying": list(view.retrying),
         "difference": difference,
         "note": "; ".join(note for note in (view.why_not, view.note) if note),
     }
 
 
-def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts: ArtifactStore) -> Iterator[str]:
+def _show_lines(
+    records: Records, view: TaskView, effects: Sequence[EffectRow] | None, events: Sequence[Event]
+) -> Iterator[str]:
     yield f"task         {view.id}"
     yield f"run          {view.run_id}" + ("" if view.run_id == view.first_run_id else f", chain {view.first_run_id}")
     for note in (view.why_not, view.note):
@@ -145,18 +90,20 @@ def _show_lines(view: TaskView, effects: Any, events: Sequence[Event], artifacts
         yield f"name         {name}"
     if view.summary and not view.ended:
         yield f"status       {lines.status_line(view.summary)}"
+    for call in view.retrying:
+        yield f"!            {call}"
     if view.state:
-        yield from _state_lines(view.state, artifacts, view.ended)
-    yield from _effect_lines(effects)
+        yield from _state_lines(view.state, records.artifacts, view.ended)
+    yield from _effect_lines(effects or ())
     if events:
         yield f"last {counted(len(events), 'event')}; `surefoot events {view.id}` has all"
         yield from (f"  {lines.event_line(event)}" for event in events)
     if view.ended:
-        yield from lines.ending_lines(view)
+        yield from lines.ending_lines(view, records.settings.workspaces_dir)
 
 
 def _state_lines(state: AgentState, artifacts: ArtifactStore, ended: bool) -> Iterator[str]:
-    yield f"started      {state.started_at}"
+    yield f"started      {lines.moment(state.started_at)}"
     if state.goal:
         yield "goal"
         yield from _text(artifacts, state.goal)
@@ -181,8 +128,7 @@ def _state_lines(state: AgentState, artifacts: ArtifactStore, ended: bool) -> It
     yield f"spend        {lines.spend_line(state.spend)}"
 
 
-def _effect_lines(effects: Any) -> Iterator[str]:
-    rows: list[EffectRow] = list(effects)
+def _effect_lines(rows: Sequence[EffectRow]) -> Iterator[str]:
     if not rows:
         return
     yield f"effects      {len(rows)} in the ledger" + (", the last ones:" if len(rows) > SHOWN_EFFECTS else "")

@@ -1,35 +1,57 @@
-"""Ids of tasks for the shell's completion: those that run, from Temporal where it is up, and the last ended ones."""
+"""What a shell is offered for a word: ids of tasks, and kinds of events. Starts nothing, and says nothing."""
 
 import asyncio
-from pathlib import Path
+import sqlite3
 
-from temporalio.service import RPCError
-
-from client.embedded import server_of
-from client.session import open_client
-from schemas.contract import TASK_WORKFLOW
 from schemas.errors import SurefootError
-from stores.ledger import Ledger
 from stores.own_server import names_own_server
 from stores.settings import Settings, SettingsError, load_settings
+from stores.task_ids import file_of, task_ids
 from stores.temporal import ServerUnreachable
 
 OFFERED = 100
-SQLITE = "sqlite:///"
 PATIENCE_SECONDS = 2
 
 
-def task_ids(incomplete: str) -> list[str]:
-    """Return the ids that begin with ``incomplete``, those that run first. Starts nothing, and says nothing."""
+def offered_tasks(incomplete: str, *, running_only: bool) -> list[str]:
+    """Return the ids that begin with ``incomplete``: those that run first, and then, if wanted, the last ended ones."""
     try:
         settings = load_settings()
-        found = dict.fromkeys([*_running(settings), *_ended(settings)])
-    except (SettingsError, SurefootError, OSError):
+        found = _running(settings)
+        if not running_only:
+            found += _ended(settings)
+    except (SettingsError, SurefootError, OSError, sqlite3.Error):
         return []
-    return [name for name in found if name.startswith(incomplete)][:OFFERED]
+    return [name for name in dict.fromkeys(found) if name.startswith(incomplete)][:OFFERED]
+
+
+def offered_kinds(incomplete: str) -> list[str]:
+    """Return the kinds of events that begin with ``incomplete``."""
+    from schemas.state import EventKind
+
+    return [kind.value for kind in EventKind if kind.value.startswith(incomplete)]
+
+
+def _ended(settings: Settings) -> list[str]:
+    file = file_of(settings.database_url)
+    if file is not None:
+        return task_ids(file, running=False, limit=OFFERED)
+    from stores.ledger import Ledger
+
+    return [row.workflow_id for row in Ledger(settings.database_url).runs(OFFERED)]
 
 
 def _running(settings: Settings) -> list[str]:
+    file = file_of(settings.database_url)
+    if file is not None:
+        return task_ids(file, running=True, limit=OFFERED)
+    # a ledger on another machine: nothing here is as quick as asking Temporal
+    from temporalio.service import RPCError
+
+    from client.embedded import server_of
+    from client.session import open_client
+    from schemas.contract import TASK_WORKFLOW
+
     if not names_own_server() and server_of(settings) is None:
         return []
 
@@ -42,9 +64,3 @@ def _running(settings: Settings) -> list[str]:
         return asyncio.run(asyncio.wait_for(ask(), PATIENCE_SECONDS))
     except (ServerUnreachable, TimeoutError, RPCError):
         return []
-
-
-def _ended(settings: Settings) -> list[str]:
-    if settings.database_url.startswith(SQLITE) and not Path(settings.database_url.removeprefix(SQLITE)).exists():
-        return []  # opening it would make it
-    return [row.workflow_id for row in Ledger(settings.database_url).runs(OFFERED)]

@@ -157,7 +157,7 @@ async def _close(session: Session, task_id: str, drama: Drama, seconds: float) -
     """Print the closing table from the records; return the exit code."""
     view = await session.tasks.look(task_id)
     after = await figures(session, task_id)
-    _say("\n" + "\n".join(lines.ending_lines(view)))
+    _say("\n" + "\n".join(lines.ending_lines(view, session.settings.workspaces_dir)))
     before = drama.before
     if before is None:
         raise PrerequisiteError("the worker was not killed")
@@ -165,7 +165,7 @@ async def _close(session: Session, task_id: str, drama: Drama, seconds: float) -
     rows = (
         ("requests that the model answered (its record)", before.answered, after.answered),
         ("  of them more than once", before.answered_twice, after.answered_twice),
-        ("billed by the model (its record)", lines.dollars(before.billed), lines.dollars(after.billed)),
+        ("billed by the model, at a pretended price", lines.dollars(before.billed), lines.dollars(after.billed)),
         ("spent by the task (ledger)", lines.dollars(before.spent), lines.dollars(after.spent)),
         ("actions that happened once (ledger)", before.states["done"], after.states["done"]),
         ("actions whose outcome is unknown (ledger)", before.states["unknown"], after.states["unknown"]),

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from client.contract import contract
-from client.pages import command_page, contract_page
+from client.pages import command_page, contract_page, scenario_page
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
 
 FOLDER = Path(__file__).parent.parent / "docs"
@@ -19,13 +19,16 @@ def pages() -> dict[str, str]:
         "contract.json": json.dumps(contract(), indent=2, ensure_ascii=False) + "\n",
         "contract.md": contract_page(),
         "cli.md": command_page(),
+        "concepts/scenario.md": scenario_page(),
     }
 
 
 def write(folder: Path = FOLDER) -> None:
     """Write all pages."""
     for name, text in pages().items():
-        (folder / name).write_text(text, "utf-8")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
 
 
 def stale(folder: Path = FOLDER) -> dict[str, str]:

@@ -216,7 +216,9 @@ async def _connected(settings: Settings, stores: str | None) -> list[Finding]:
         if await polled(client, queue, activities=queue != prefix):
             findings.append(Finding(OK, "worker", f"polls {queue}"))
         else:
-            findings.append(Finding(WARN, "worker", f"none polls {queue}", "surefoot worker"))
+            status = FAIL if queue == prefix else WARN  # no task goes on without; a workspace may be on another host
+            mend = "surefoot worker" if names_own_server() else "surefoot up"
+            findings.append(Finding(status, "worker", f"none polls {queue}", mend))
     try:
         if stores is not None:
             await refuse_other_stores(client, settings, stores)

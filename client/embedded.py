@@ -66,13 +66,20 @@ def wake_embedded(settings: Settings) -> None:
 
     Raises PrerequisiteError where nothing was ever started, or it does not come up; otherwise as ``start_embedded``.
     """
-    if names_own_server() or server_of(settings):
+    if server_answers(settings):
         return
-    if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
-        raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
     check(settings)
     say("the embedded server is not running; starting it, without a worker (`surefoot up` starts one)")
     ensure_running(settings, worker=False)  # looking at tasks does not set them going again
+
+
+def server_answers(settings: Settings) -> bool:
+    """Whether there is a server to ask. Raises PrerequisiteError where nothing was ever started."""
+    if names_own_server() or server_of(settings):
+        return True
+    if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
+        raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
+    return False
 
 
 def check(settings: Settings) -> None:

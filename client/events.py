@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable
 
 from client import lines
-from client.embedded import wake_embedded
 from client.follow import follow
 from client.problems import BadInput
-from client.session import Session, with_session
+from client.session import Records, with_records
 from client.streams import say
-from client.tasks import TaskView
+from client.views import TaskView
 from schemas.outcome import EXIT_VERIFIED
 from schemas.state import Event, EventKind
 from stores.archive import Archived, RunArchive, in_order, number_of
@@ -23,17 +22,16 @@ def events(
 ) -> int:
     """Print a task's events, oldest first; ``following`` waits for more until the task ends."""
     after, wanted = event_number(since) if since else 0, frozenset(map(event_kind, kinds))
-    wake_embedded(settings)
 
-    async def work(session: Session) -> int:
-        printer = _Printer(session, wanted, after, as_json)
+    async def work(records: Records) -> int:
+        printer = _Printer(records, wanted, after, as_json)
         if following:
             await printer.follow(task_id)
         else:
-            await printer.whole(await session.tasks.look(task_id))
+            await printer.whole(await records.tasks.look(task_id))
         return EXIT_VERIFIED
 
-    return with_session(settings, work)
+    return with_records(settings, work)
 
 
 def events_of(view: TaskView, archive: RunArchive) -> Archived:
@@ -68,8 +66,8 @@ def event_kind(text: str) -> EventKind:
 class _Printer:
     """Prints each wanted event once."""
 
-    def __init__(self, session: Session, kinds: frozenset[EventKind], after: int, as_json: bool) -> None:
-        self._session = session
+    def __init__(self, records: Records, kinds: frozenset[EventKind], after: int, as_json: bool) -> None:
+        self._records = records
         self._kinds = kinds
         self._printed = after
         self._as_json = as_json
@@ -77,7 +75,7 @@ class _Printer:
 
     async def whole(self, view: TaskView) -> None:
         """Print what is new of everything there is."""
-        found = await asyncio.to_thread(events_of, view, self._session.archive)
+        found = await asyncio.to_thread(events_of, view, self._records.archive)
         for problem in found.missing:
             if not view.ended and problem not in self._said:
                 self._said.add(problem)
@@ -90,7 +88,7 @@ class _Printer:
     async def follow(self, task_id: str) -> None:
         """Print events as they come, until the task ends."""
         first = True
-        async for look in follow(self._session.tasks, task_id):
+        async for look in follow(self._records.tasks, task_id):
             if look.view is None:
                 continue
             if first or look.gap or look.view.ended:

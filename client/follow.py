@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.tasks import Tasks, TaskView
+from client.tasks import Tasks
+from client.views import TaskView
 from schemas.state import Event
 from stores.archive import number_of
 
@@ -30,7 +31,10 @@ class Look:
 
 
 async def follow(tasks: Tasks, task_id: str) -> AsyncIterator[Look]:
-    """Yield looks until the one that shows the end. Raises UnknownTask; RPCError where the server stays away."""
+    """Yield looks until the one that shows the end. Raises UnknownTask; RPCError where the server stays away.
+
+    Where the embedded server does not run, PrerequisiteError for a task that had not ended.
+    """
     loop = asyncio.get_running_loop()
     seen, answered = 0, loop.time()
     while True:
@@ -42,6 +46,8 @@ async def follow(tasks: Tasks, task_id: str) -> AsyncIterator[Look]:
             yield Look(None, trouble="the server does not answer; waiting for it")
             await asyncio.sleep(POLL_SECONDS)
             continue
+        if not view.ended:
+            tasks.need_server()
         answered = loop.time()
         events = view.state.events if view.state else ()
         fresh = tuple(event for event in events if number_of(event) > seen)

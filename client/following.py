@@ -6,7 +6,7 @@ import sys
 
 from client import live
 from client.freezing import is_rehearsed
-from client.session import Session, check_stores, polled, with_session
+from client.session import Records, Session, check_stores, polled, with_records, with_session
 from client.streams import say
 from client.submit import start
 from schemas.outcome import EXIT_VERIFIED
@@ -41,7 +41,7 @@ def submit(settings: Settings, spec: TaskSpec, worker: bool, as_json: bool) -> i
 
 def watch(settings: Settings, task_id: str, as_json: bool) -> int:
     """Follow a task to its end; return the exit code of the outcome."""
-    return with_session(settings, lambda session: _follow(session, task_id, as_json))
+    return with_records(settings, lambda records: _follow(records, task_id, as_json))
 
 
 async def _start(session: Session, spec: TaskSpec, worker: bool) -> str:
@@ -53,12 +53,12 @@ async def _start(session: Session, spec: TaskSpec, worker: bool) -> str:
     return handle.id
 
 
-async def _follow(session: Session, task_id: str, as_json: bool) -> int:
+async def _follow(records: Records, task_id: str, as_json: bool) -> int:
     try:
         view = await live.follow_to_end(
-            session.tasks, task_id, as_json=as_json, on_terminal=sys.stdout.isatty() and not as_json
+            records.tasks, task_id, as_json=as_json, on_terminal=sys.stdout.isatty() and not as_json
         )
     except asyncio.CancelledError:  # Ctrl-C: the task does not depend on who watches it
         live.say_detached(task_id)
         return EXIT_DETACHED
-    return live.show_ending(view, as_json=as_json)
+    return live.show_ending(view, records.settings.workspaces_dir, as_json=as_json)

@@ -75,8 +75,9 @@ def is_rehearsed(spec: TaskSpec) -> bool:
 def _script(file: ScenarioFile, artifacts: ArtifactStore) -> Script | None:
     if file.scenario.rehearsal is None:
         return None
-    rehearsal = load_rehearsal(file.beside(file.scenario.rehearsal))
-    return Script(artifacts.put_text(rehearsal.model_dump_json()), rehearsal)
+    path = file.beside(file.scenario.rehearsal)
+    rehearsal = load_rehearsal(path)
+    return Script(artifacts.put_text(rehearsal.stored(str(path)).model_dump_json()), rehearsal)
 
 
 def _seed(file: ScenarioFile, artifacts: ArtifactStore) -> BlobRef | None:

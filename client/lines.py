@@ -4,6 +4,7 @@ import os
 import re
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.actions import ObservationStatus
@@ -13,17 +14,21 @@ from schemas.outcome import OutcomeKind, exit_code
 from schemas.plan import PlanVersion, StepStatus
 from schemas.scenario import MICROUSD_PER_USD
 from schemas.state import AgentState, Event, EventKind, Summary
+from schemas.workspace import Workspace
 
 if TYPE_CHECKING:
-    from client.tasks import TaskView
+    from client.views import TaskView
 
 STEP_MARK = {StepStatus.TODO: "○", StepStatus.DONE: "●", StepStatus.FAILED: "✗"}
 EVENT_CHARACTERS = 300
 ACTION_CHARACTERS = 60
 NARROWEST = 40
+PRETENDED = " (pretended price)"
 ENDED = re.compile(rf"(.*?)(: (?:{'|'.join(ObservationStatus)})\. .*)")
 PROMPTS = re.compile(r"(goal: .*) Templates: (.*)")
-REHEARSED_NOTICE = "REHEARSED: a script answers in place of a model. Nothing here shows what a model can do."
+REHEARSED_NOTICE = (
+    "REHEARSED: a script answers in place of a model, at a pretended price. Nothing here shows what a model can do."
+)
 
 
 def mark(ok: bool | None) -> str:
@@ -78,7 +83,13 @@ def status_line(summary: Summary) -> str:
     """Return how a running task stands, in a line."""
     met = f"{summary.requirements_met}/{summary.requirements_total} requirements"
     label = "REHEARSED · " if summary.rehearsed else ""
-    return f"{label}{summary.status} {summary.place} · {summary.now} · {met} · {spend_line(summary.spend)}"
+    spent = spend_line(summary.spend) + (PRETENDED if summary.rehearsed else "")
+    return f"{label}{summary.status} {summary.place} · {summary.now} · {met} · {spent}"
+
+
+def moment(at: str) -> str:
+    """Return an ISO 8601 time in UTC as people read it, to the second."""
+    return f"{at[:19].replace('T', ' ')} UTC"
 
 
 def standing_lines(state: AgentState) -> Iterator[str]:
@@ -96,15 +107,15 @@ def requirement_lines(state: AgentState) -> Iterator[str]:
         yield f"  {mark(item.met)} {item.id}{kind}: {item.detail or 'not checked yet'}"
 
 
-def ending_lines(view: "TaskView") -> Iterator[str]:
-    """Return how a task ended, and where to look further."""
+def ending_lines(view: "TaskView", workspaces: Path) -> Iterator[str]:
+    """Return how a task ended; its files are looked for in the folder ``workspaces`` of this home first."""
     if view.outcome is None:
         return
     yield f"outcome      {view.outcome.label}{_verified(view)}"
     if view.outcome.detail:
         yield f"reason       {view.outcome.detail}"
     if view.ended_at:
-        yield f"ended        {view.ended_at}"
+        yield f"ended        {moment(view.ended_at)}"
     if view.state:
         yield "requirements"
         yield from requirement_lines(view.state)
@@ -112,16 +123,30 @@ def ending_lines(view: "TaskView") -> Iterator[str]:
     if evaluator:
         yield "evaluator (hidden from the agent)"
         yield from (f"  {mark(check.met)} {check.id}: {check.detail}" for check in evaluator)
-    root = view.state.workspace.root if view.state and view.state.workspace else ""
-    if root:
-        gone = "" if os.access(root, os.F_OK) else ", not here: on its worker's host, or removed by gc"
-        yield f"files        {root}{gone}"
+    if view.state and view.state.workspace:
+        yield f"files        {_files(view.state.workspace, workspaces)}"
     spend = view.state.spend if view.state else view.row.spend if view.row else None
     if spend:
-        yield f"spend        {spend_line(spend)}"
+        yield f"spend        {spend_line(spend)}{PRETENDED if _rehearsed(view) else ''}"
     if _rehearsed(view):
         yield f"model        {REHEARSED_NOTICE}"
-    yield f"more         surefoot show {view.id} --diff"
+
+
+def _files(workspace: Workspace, workspaces: Path) -> str:
+    """Return where the files are: a home that was restored elsewhere has its own, and the state names the old one."""
+    root = Path(workspace.root)
+    here = workspaces / workspace.name / root.name
+    if os.access(here, os.F_OK):
+        return str(here)
+    gone = "" if os.access(root, os.F_OK) else ", not here: on its worker's host, or removed by gc"
+    return f"{root}{gone}"
+
+
+def more_line(view: "TaskView") -> str:
+    """Return where to look further."""
+    result, row = view.result, view.row
+    changed = result.difference if result else row.difference if row else None
+    return f"more         surefoot show {view.id}" + (" --diff" if changed else "")
 
 
 def ending_code(view: "TaskView") -> int:

@@ -2,13 +2,18 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 from client import lines
 from client.follow import Look, follow
 from client.streams import say
-from client.tasks import Tasks, TaskView
+from client.tasks import Tasks
+from client.views import TaskView
+from schemas.base import clip
 from schemas.outcome import exit_code
+
+SPINNER_COLUMNS = 3  # itself, a space, and the last column, where some terminals wrap
 
 
 async def follow_to_end(tasks: Tasks, task_id: str, *, as_json: bool, on_terminal: bool) -> TaskView:
@@ -22,6 +27,7 @@ async def follow_to_end(tasks: Tasks, task_id: str, *, as_json: bool, on_termina
 async def _as_json(looks: AsyncIterator[Look]) -> TaskView:
     last: TaskView | None = None
     shown: Any = None
+    tried: tuple[str, ...] = ()
     async for look in looks:
         last = look.view or last
         for event in look.events:
@@ -30,6 +36,10 @@ async def _as_json(looks: AsyncIterator[Look]) -> TaskView:
         if summary and summary != shown:
             _emit("summary", summary)
             shown = summary
+        retrying = look.view.retrying if look.view else ()
+        if retrying != tried:
+            _emit("retrying", {"calls": list(retrying)})
+            tried = retrying
     return _end(last)
 
 
@@ -63,7 +73,7 @@ async def _on_terminal(looks: AsyncIterator[Look]) -> TaskView:
             for line in _news(look):
                 console.print(Text(lines.wrapped(line, console.width), style=_style(line), overflow="fold"))
             plan, now, standing = _panel(look, last)
-            spinner.update(text=Text(now, overflow="ellipsis", no_wrap=True))
+            spinner.update(text=Text(clip(now, max(console.width - SPINNER_COLUMNS, lines.NARROWEST)), no_wrap=True))
             below = [Text(line, style="bold yellow") for line in standing]
             live.update(Group(Text(plan, style="cyan"), *below, spinner))
     return _end(last)
@@ -89,19 +99,21 @@ def _standing(look: Look) -> Iterator[str]:
         yield look.trouble
     if look.view and look.view.state and not look.view.ended:
         yield from lines.standing_lines(look.view.state)
+    if look.view:
+        yield from look.view.retrying
 
 
 def _style(line: str) -> str:
     return {"✓": "green", "✗": "red"}.get(line[9:10], "dim" if line[9:10] == "·" else "")
 
 
-def show_ending(view: TaskView, *, as_json: bool) -> int:
+def show_ending(view: TaskView, workspaces: Path, *, as_json: bool) -> int:
     """Print how a task ended and return the exit code that says the same."""
     code = lines.ending_code(view)
     if as_json:
         _emit("end", ending_json(view))
     else:
-        print("\n".join(["", *lines.ending_lines(view)]), flush=True)
+        print("\n".join(["", *lines.ending_lines(view, workspaces), lines.more_line(view)]), flush=True)
     return code
 
 

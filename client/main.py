@@ -14,6 +14,8 @@ from client.options import (
     Flags,
     Json,
     Override,
+    Role,
+    RunningTaskId,
     Scenario,
     TaskId,
     Text,
@@ -122,9 +124,9 @@ def ps(
     as_json: Json = False,
 ) -> None:
     """List tasks, newest first."""
-    from client import asking
+    from client import listing
 
-    carry_out(context, lambda settings: asking.ps(settings, limit, running, as_json))
+    carry_out(context, lambda settings: listing.ps(settings, limit, running, as_json))
 
 
 @app.command(epilog="Example: surefoot show task-hello-file-abcdefghij --diff --events 40")
@@ -143,14 +145,19 @@ def show(
 
 @app.command(epilog="Example: surefoot watch task-hello-file-abcdefghij")
 def watch(context: typer.Context, task_id: TaskId, as_json: Json = False) -> None:
-    """Follow a task live to its end and exit with the outcome's code. Ctrl-C detaches."""
+    """Follow a task live to its end and exit with the outcome's code. Ctrl-C detaches.
+
+    Marks: ✓ good, ✗ bad, · neither. Steps: ○ to do, ● done, ✗ failed, ▸ the current one.
+    """
     from client import running
 
     carry_out(context, lambda settings: running.watch(settings, task_id, as_json))
 
 
 @app.command(epilog='Example: surefoot pause task-hello-file-abcdefghij "wait for the release"')
-def pause(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
+def pause(
+    context: typer.Context, task_id: RunningTaskId, text: Text = "", by: By = None, as_json: Json = False
+) -> None:
     """Pause a task. A command that runs is stopped with everything it started."""
     from schemas.messages import SignalName
 
@@ -158,7 +165,9 @@ def pause(context: typer.Context, task_id: TaskId, text: Text = "", by: By = Non
 
 
 @app.command(epilog="Example: surefoot resume task-hello-file-abcdefghij")
-def resume(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
+def resume(
+    context: typer.Context, task_id: RunningTaskId, text: Text = "", by: By = None, as_json: Json = False
+) -> None:
     """Let a paused task go on."""
     from schemas.messages import SignalName
 
@@ -166,7 +175,9 @@ def resume(context: typer.Context, task_id: TaskId, text: Text = "", by: By = No
 
 
 @app.command(epilog='Example: surefoot cancel task-hello-file-abcdefghij "no longer needed"')
-def cancel(context: typer.Context, task_id: TaskId, text: Text = "", by: By = None, as_json: Json = False) -> None:
+def cancel(
+    context: typer.Context, task_id: RunningTaskId, text: Text = "", by: By = None, as_json: Json = False
+) -> None:
     """End a task as CANCELLED. A command that runs is stopped with everything it started."""
     from schemas.messages import SignalName
 
@@ -176,7 +187,7 @@ def cancel(context: typer.Context, task_id: TaskId, text: Text = "", by: By = No
 @app.command(epilog='Example: surefoot steer task-hello-file-abcdefghij "leave the public API as it is"')
 def steer(
     context: typer.Context,
-    task_id: TaskId,
+    task_id: RunningTaskId,
     text: Annotated[str, typer.Argument(help="What the next decision should know.", show_default=False)],
     by: By = None,
     as_json: Json = False,
@@ -187,16 +198,23 @@ def steer(
     _tell(context, task_id, SignalName.STEER, text, by, as_json)
 
 
-@app.command(
-    epilog="Example: surefoot worker --role workspace",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def worker(context: typer.Context) -> None:
-    """Run a worker in the foreground. What follows goes to the worker: --role all|home|workspace, --queue-prefix."""
+@app.command(epilog="Example: surefoot worker --role workspace")
+def worker(
+    context: typer.Context,
+    role: Annotated[
+        Role, typer.Option(help="home: workflows, models, ledger. workspace: commands and files of this host.")
+    ] = Role.ALL,
+    queue_prefix: Annotated[
+        str | None, typer.Option(help="Main queue, and beginning of the others.", show_default="the setting")
+    ] = None,
+    without_litellm: Annotated[
+        bool, typer.Option("--without-litellm", help="Answer for rehearsed models only, and start faster.")
+    ] = False,
+) -> None:
+    """Run a worker in the foreground, for the server that is configured, until Ctrl-C or SIGTERM."""
     from client import serving
 
-    arguments = list(context.args)
-    carry_out(context, lambda settings: serving.worker(settings, arguments))
+    carry_out(context, lambda settings: serving.worker(settings, role.value, queue_prefix, without_litellm))
 
 
 @app.command(epilog="Example: surefoot doctor")

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -23,9 +24,23 @@ def _printable(text: str) -> str:
 
 def _known_tasks(incomplete: str) -> list[str]:
     """Complete a task's id; imported when a shell asks."""
-    from client.completion import task_ids
+    from client.completion import offered_tasks
 
-    return task_ids(incomplete)
+    return offered_tasks(incomplete, running_only=False)
+
+
+def _running_tasks(incomplete: str) -> list[str]:
+    """Complete the id of a task that has not ended."""
+    from client.completion import offered_tasks
+
+    return offered_tasks(incomplete, running_only=True)
+
+
+def _kinds(incomplete: str) -> list[str]:
+    """Complete a kind of events."""
+    from client.completion import offered_kinds
+
+    return offered_kinds(incomplete)
 
 
 Scenario = Annotated[Path, typer.Argument(help="Scenario file (YAML).", show_default=False)]
@@ -38,10 +53,30 @@ TaskId = Annotated[
         autocompletion=_known_tasks,
     ),
 ]
+RunningTaskId = Annotated[
+    str,
+    typer.Argument(
+        help="The task's id, as `surefoot ps --running` lists it.",
+        show_default=False,
+        callback=_printable,
+        autocompletion=_running_tasks,
+    ),
+]
+Kinds = Annotated[
+    list[str] | None, typer.Option(help="Only this kind; may be given several times.", autocompletion=_kinds)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one value a line.")]
 Worker = Annotated[bool, typer.Option("--worker/--no-worker", help="Keep a worker beside the embedded server.")]
 By = Annotated[str | None, typer.Option(help="Who sends it.", show_default="the system's user")]
 Text = Annotated[str, typer.Argument(help="Reason, for the records.", show_default=False)]
+
+
+class Role(StrEnum):
+    """What a worker serves."""
+
+    ALL = "all"
+    HOME = "home"
+    WORKSPACE = "workspace"
 
 
 MODEL_OPTIONS = {

@@ -9,9 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from client import lines
-from client.embedded import wake_embedded
 from client.events import events_of
-from client.session import Session, with_session
+from client.session import Records, with_records
 from client.streams import say
 from schemas.base import rebuild
 from schemas.outcome import EXIT_VERIFIED
@@ -63,11 +62,10 @@ class Change:
 
 def plans(settings: Settings, task_id: str, diff: bool, as_json: bool) -> int:
     """Print every version of a task's plan; with ``diff`` what changed and why."""
-    wake_embedded(settings)
 
-    async def work(session: Session) -> int:
-        view = await session.tasks.look(task_id)
-        found = await asyncio.to_thread(events_of, view, session.archive)
+    async def work(records: Records) -> int:
+        view = await records.tasks.look(task_id)
+        found = await asyncio.to_thread(events_of, view, records.archive)
         for problem in found.missing:
             say(problem)
         versions = versions_of(found.events, view.state)
@@ -79,7 +77,7 @@ def plans(settings: Settings, task_id: str, diff: bool, as_json: bool) -> int:
             print("".join(f"{line}\n" for line in _lines(versions, diff, found.events)), end="")
         return EXIT_VERIFIED
 
-    return with_session(settings, work)
+    return with_records(settings, work)
 
 
 def why_none(ended: bool, all_known: bool) -> str:

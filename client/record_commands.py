@@ -1,10 +1,10 @@
-"""The commands on what runs have left: events, plans, gc."""
+"""The commands on what runs have left: events, output, plans, gc."""
 
 from typing import Annotated
 
 import typer
 
-from client.options import Json, TaskId, carry_out
+from client.options import Json, Kinds, TaskId, carry_out
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -14,18 +14,44 @@ def events(
     context: typer.Context,
     task_id: TaskId,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more until the task ends.")] = False,
-    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; may be given several times.")] = None,
+    kind: Kinds = None,
     since: Annotated[str | None, typer.Option(help="Only events after this one, as e19.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print a task's events, oldest first.
 
-    Also those of a task that Temporal has forgotten. What is missing is said on stderr.
+    Also those of a task that Temporal has forgotten. What is missing is said on stderr. Marks: ✓ good, ✗ bad,
+    · neither.
     """
     from client import events as record
 
     wanted = tuple(kind or ())
     carry_out(context, lambda settings: record.events(settings, task_id, wanted, since, follow, as_json))
+
+
+@app.command(epilog="Example: surefoot output task-hello-file-abcdefghij o15")
+def output(
+    context: typer.Context,
+    task_id: TaskId,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="o15: what an action printed; f18: a frame, as judges read it; a requirement's id, or evaluator.1: "
+            "what its latest check printed; 42: a model's reply, by the number of its effect in `surefoot show`; "
+            "sha256:…: any artifact.",
+            show_default=False,
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print a whole text that a task refers to.
+
+    What an action or a check printed, what a judge read, what a model answered. An unknown name is answered with those
+    that there are.
+    """
+    from client import outputs
+
+    carry_out(context, lambda settings: outputs.output(settings, task_id, name, as_json))
 
 
 @app.command(epilog="Example: surefoot plans task-hello-file-abcdefghij --diff")

@@ -7,7 +7,7 @@ import importlib
 import threading
 from pathlib import Path
 
-from client.embedded import start_embedded, wake_embedded
+from client.embedded import start_embedded
 from client.freezing import freeze, is_rehearsed
 from client.lines import REHEARSED_NOTICE
 from client.scenarios import load
@@ -39,7 +39,6 @@ def submit(settings: Settings, scenario: Path, override: ModelEntry | None, work
 
 def watch(settings: Settings, task_id: str, as_json: bool) -> int:
     """Follow a task to its end; return the exit code of the outcome."""
-    wake_embedded(settings)
     from client import following
 
     return following.watch(settings, task_id, as_json)

@@ -1,5 +1,6 @@
 """Scenario files: read, checked as a whole, and every problem named with file, line and field."""
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +11,22 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from client.problems import BadInput
-from client.scenario_problems import explain
+from client.scenario_problems import close_names, explain
 from client.yaml_document import MAX_BYTES, Document, Fault, Location, Unreadable, dotted, read_document
 from schemas.answers import SHAPE
 from schemas.base import Frozen
-from schemas.rehearsal import Rehearsal
-from schemas.scenario import Scenario
+from schemas.models import REHEARSED, Node
+from schemas.rehearsal import PLACE, Rehearsal, strings
+from schemas.scenario import Scenario, ScenarioModels
+from schemas.tools import ARGUMENTS
+from stores.model_prices import close_names as close_models
+from stores.model_prices import look_up
 
 Wanted = TypeVar("Wanted", bound=Frozen)
 
 _TAGS = ("name", "entry", "file", "command", "json", "directory")
+RULE_OF_WHOLE: dict[type[Frozen], Location] = {Scenario: ("models",)}
+"""The field to point at where a rule of the whole document is broken: a rehearsed tier needs a script."""
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -78,6 +85,8 @@ def load(path: Path) -> ScenarioFile:
         raise ScenarioError([_problem(path, Fault(document.line(("replies",)), "", text))])
     scenario, found = _validated(document, Scenario)
     found += _missing_files(document, path.parent)
+    if scenario is None:  # otherwise they are looked at with prices, keys and settings
+        found += _unknown_models(document)
     return ScenarioFile(path, _flawless(path, document, scenario, found), document)
 
 
@@ -133,9 +142,10 @@ def _validated(document: Document, model: type[Wanted]) -> tuple[Wanted | None, 
     except ValidationError as error:
         whole = model.model_json_schema()
         return None, [
-            Fault(document.line(item["loc"]), dotted(_without_tags(document, item["loc"])), explain(item, whole))
+            Fault(document.line(at), dotted(_without_tags(document, at)), explain(item, whole))
             for item in error.errors(include_url=False)
             if not _follows(item)
+            for at in [item["loc"] or RULE_OF_WHOLE.get(model, ())]
         ]
 
 
@@ -153,6 +163,55 @@ def _unusable_replies(document: Document, rehearsal: Rehearsal) -> Iterator[Faul
                 at = ("replies", number, "reply", *item["loc"])
                 said = f"{explain(item, whole)} (a reply of {candidate.node.value})"
                 yield Fault(document.line(at), dotted(at), said)
+        else:
+            if candidate.node is Node.PROPOSE_ACTION:
+                yield from _unusable_actions(document, number, candidate.reply)
+
+
+def _unusable_actions(document: Document, number: int, reply: Any) -> Iterator[Fault]:
+    """Check tools and arguments; what a pattern will fill in is not known yet."""
+    for position, action in enumerate(reply["actions"]):
+        at: Location = ("replies", number, "reply", "actions", position)
+        arguments = ARGUMENTS.get(action["tool"])
+        if arguments is None:
+            named: Location = (*at, "tool")
+            near = close_names(action["tool"], [*ARGUMENTS])
+            text = f"there is no tool {action['tool']}{near}; the tools are {', '.join(ARGUMENTS)}"
+            yield Fault(document.line(named), dotted(named), text)
+            continue
+        if any(PLACE.search(text) for text in strings(action["arguments"])):
+            continue
+        try:
+            arguments.model_validate(action["arguments"])
+        except ValidationError as error:
+            whole = arguments.model_json_schema()
+            for item in error.errors(include_url=False):
+                place: Location = (*at, "arguments", *item["loc"])
+                yield Fault(document.line(place), dotted(place), f"{explain(item, whole)} (of {action['tool']})")
+
+
+def _unknown_models(document: Document) -> Iterator[Fault]:
+    """Check the names of models in a scenario that is wrong elsewhere, so that all is told at once."""
+    if importlib.util.find_spec("litellm") is None:  # it knows the names
+        return
+    for name in ScenarioModels.model_fields:
+        at: Location = ("models", name)
+        node = document.node(at)
+        at = at if isinstance(node, yaml.ScalarNode) else (*at, "model")
+        found = document.node(at)
+        own = document.node(("models", name, "api_base")) is not None
+        if own or not isinstance(found, yaml.ScalarNode) or not found.tag.endswith(":str"):
+            continue
+        model = found.value
+        if model != REHEARSED and look_up(model) is None:
+            yield Fault(document.line(at), dotted(at), unknown_model(model))
+
+
+def unknown_model(model: str) -> str:
+    """Say that nobody knows a model of that name."""
+    near = [REHEARSED] if close_names(model, [REHEARSED]) else close_models(model)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"unknown model {model}{meant}; a model of your own service needs its api_base"
 
 
 def _follows(error: ErrorDetails) -> bool:

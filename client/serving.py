@@ -7,14 +7,16 @@ import sys
 from client.embedded import check, child_environment, ensure_running, stop, worker_of
 from client.problems import PrerequisiteError
 from schemas.outcome import EXIT_VERIFIED
-from stores.own_server import names_own_server
+from stores.own_server import OWN_CONFIGURATION, names_own_server
 from stores.settings import Settings
 
 
 def up(settings: Settings, worker: bool, as_json: bool) -> int:
     """Start what is missing of the embedded server and say where it is."""
     if names_own_server():
-        raise PrerequisiteError("Temporal's environment configuration names a server; there is nothing to start here")
+        named = ", ".join(name for name in OWN_CONFIGURATION if os.environ.get(name))
+        remedy = "run a worker for it with `surefoot worker`, or unset that to use the embedded server"
+        raise PrerequisiteError(f"{named} names a Temporal server of its own: {remedy}")
     if worker:
         check(settings)
     server = ensure_running(settings, worker)
@@ -44,9 +46,11 @@ def down(settings: Settings) -> int:
     return EXIT_VERIFIED
 
 
-def worker(settings: Settings, arguments: list[str]) -> int:
+def worker(settings: Settings, role: str, queue_prefix: str | None, without_litellm: bool) -> int:
     """Become a worker process in the foreground."""
     sys.stdout.flush()
     sys.stderr.flush()
-    command = [sys.executable, "-m", "workers.main", *arguments]
+    command = [sys.executable, "-m", "workers.main", "--role", role]
+    command += [f"--queue-prefix={queue_prefix}"] if queue_prefix is not None else []
+    command += ["--without-litellm"] if without_litellm else []
     os.execve(sys.executable, command, child_environment(settings))

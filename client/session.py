@@ -13,7 +13,10 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 
+from client.embedded import server_answers
+from client.streams import say
 from client.tasks import Tasks
+from client.views import NOT_RUNNING
 from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
 from stores.identity import FRESH_POLL_SECONDS, known_stores, refuse_other_stores
@@ -26,25 +29,54 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Session:
-    """An open connection with the stores of its home."""
+class Records:
+    """What a task can be looked up in: the stores of a home, and Temporal where it runs."""
 
     settings: Settings
     """Where everything is."""
-    client: Client
-    """Temporal."""
+    client: Client | None
+    """Temporal; None where the embedded server does not run."""
     artifacts: ArtifactStore
     """Texts and blobs."""
     archive: RunArchive
     """Events of runs."""
-    ledger: Ledger
-    """Effects, and runs that ended."""
+    open_ledger: Callable[[], Ledger]
+    """Opens the ledger at the first call, and returns it."""
     tasks: Tasks
     """Tasks as they are seen from outside."""
 
+    @property
+    def ledger(self) -> Ledger:
+        """Effects, and runs that ended. Raises LedgerUnavailable, DatabaseRefused."""
+        return self.open_ledger()
+
+
+@dataclass(frozen=True)
+class Session(Records):
+    """An open connection with the stores of its home."""
+
+    client: Client
+    """Temporal."""
+
+
+def with_records(settings: Settings, work: Callable[[Records], Awaitable[Value]]) -> Value:
+    """Run ``work``, which only looks, on what there is; nothing is started for that.
+
+    Where the embedded server does not run, that is said, and there are only the ledger and the archive. Raises as
+    ``with_session``; PrerequisiteError where nothing was ever started.
+    """
+    if server_answers(settings):
+        return with_session(settings, work)
+    say(f"{NOT_RUNNING}. This is from the ledger and the archive")
+
+    async def run() -> Value:
+        return await work(Records(settings, None, *_stores(settings, None)))
+
+    return asyncio.run(run())
+
 
 def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]) -> Value:
-    """Run ``work`` on an open session. Raises ServerUnreachable, LedgerUnavailable, TelemetryUnavailable."""
+    """Run ``work`` on an open session. Raises ServerUnreachable, TelemetryUnavailable."""
 
     async def run() -> Value:
         return await work(await open_session(settings))
@@ -56,12 +88,16 @@ def with_session(settings: Settings, work: Callable[[Session], Awaitable[Value]]
 
 
 async def open_session(settings: Settings) -> Session:
-    """Return an open session; there is nothing to close. Raises ServerUnreachable, LedgerUnavailable."""
-    artifacts = ArtifactStore(settings.artifacts_dir)
+    """Return an open session; there is nothing to close. Raises ServerUnreachable."""
     client = await open_client(settings)
-    ledger = await asyncio.to_thread(Ledger, settings.database_url)
+    return Session(settings, client, *_stores(settings, client))
+
+
+def _stores(settings: Settings, client: Client | None) -> tuple[ArtifactStore, RunArchive, Callable[[], Ledger], Tasks]:
+    artifacts = ArtifactStore(settings.artifacts_dir)
     archive = RunArchive(settings.archive_dir, artifacts)
-    return Session(settings, client, artifacts, archive, ledger, Tasks(client, ledger, artifacts, archive))
+    ledger = cache(lambda: Ledger(settings.database_url))  # opened where it is needed: a pause is not held up by it
+    return artifacts, archive, ledger, Tasks(client, ledger, artifacts, archive)
 
 
 async def check_stores(session: Session) -> None:

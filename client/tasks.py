@@ -1,9 +1,7 @@
 """Tasks seen from outside: what is known of one, live from Temporal and afterwards from the records."""
 
 import asyncio
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -16,27 +14,28 @@ from temporalio.client import (
     WorkflowQueryRejectedError,
 )
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from client.pending import retrying
 from client.problems import BadInput, PrerequisiteError
-from schemas.base import clip
+from client.views import NOT_RUNNING, TaskView, of_failure, result_of, silence, unended, unrecorded, without_ledger
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
-from schemas.errors import ArtifactMissing
+from schemas.errors import ArtifactMissing, LedgerUnavailable
 from schemas.lenient import Read, in_a_line, read_reply
 from schemas.messages import Note, SignalName
-from schemas.outcome import Outcome, OutcomeKind
 from schemas.state import AgentState, Summary, TaskResult
 from stores.archive import RunArchive
 from stores.artifacts import ArtifactStore
+from stores.database import DatabaseRefused
 from stores.ledger import Ledger
-from stores.records import EffectRow, RunRow, UnsettledEffect
-from stores.unrecorded import NO_ANSWER, TERMINATED, TIMED_OUT
+from stores.records import EffectRow, RunRow, UnendedChain, UnsettledEffect
+from stores.unrecorded import NO_ANSWER
 
 Reply = TypeVar("Reply", AgentState, Summary)
 
 QUERY_TIMEOUT = timedelta(seconds=5)
-FAILING_ATTEMPTS = 4  # a worker that dies and comes back costs one or two
+LEDGER_AWAY = (LedgerUnavailable, DatabaseRefused)
+"""What the ledger raises where it cannot be read: whatever Temporal says of a task is told without it."""
 
 
 class UnknownTask(BadInput):
@@ -51,58 +50,50 @@ class NotATask(BadInput):
     """The workflow is none of Surefoot's tasks."""
 
 
-@dataclass(frozen=True)
-class TaskView:
-    """Everything that is known of a task now."""
-
-    id: str
-    """Its id."""
-    ended: bool
-    """Whether it has ended."""
-    run_id: str = ""
-    """Last run of its chain, as far as known."""
-    first_run_id: str = ""
-    """First run of its chain."""
-    summary: Summary | None = None
-    """Its own summary; None where it was not to be had."""
-    state: AgentState | None = None
-    """Its state; None likewise."""
-    result: TaskResult | None = None
-    """Its result, where it completed and Temporal still knows it."""
-    outcome: Outcome | None = None
-    """How it ended."""
-    row: RunRow | None = None
-    """Its row in the ledger, once it has ended."""
-    ended_at: str = ""
-    """When it ended (ISO 8601, UTC), as far as known."""
-    why_not: str = ""
-    """Why summary and state are missing."""
-    note: str = ""
-    """What of it this client does not understand, where the worker is of another version."""
-
-
 class Tasks:
     """Speaks to Temporal about tasks and reads what they left in the stores."""
 
-    def __init__(self, client: Client, ledger: Ledger, artifacts: ArtifactStore, archive: RunArchive) -> None:
-        """Use these; nothing is opened or closed here."""
-        self._client = client
+    def __init__(
+        self, client: Client | None, ledger: Callable[[], Ledger], artifacts: ArtifactStore, archive: RunArchive
+    ) -> None:
+        """Use these; ``ledger`` is called where something is asked that only the ledger knows.
+
+        Without a client, which stands for an embedded server that does not run, there are only the records.
+        """
+        self._server = client
         self._ledger = ledger
         self._artifacts = artifacts
         self._archive = archive
 
+    @property
+    def _client(self) -> Client:
+        self.need_server()
+        assert self._server is not None, "just looked at"
+        return self._server
+
+    def need_server(self) -> None:
+        """Raise PrerequisiteError where there are only the records."""
+        if self._server is None:
+            raise PrerequisiteError(NOT_RUNNING)
+
     async def look(self, task_id: str) -> TaskView:
-        """Return what is known of a task. Raises UnknownTask, NotATask; RPCError where the server is down."""
-        described = await self._describe(task_id)
-        row = await asyncio.to_thread(self._ledger.run, task_id)
+        """Return what is known of a task; one that runs is asked itself, and needs no ledger.
+
+        Raises UnknownTask, NotATask; RPCError where the server is down, LedgerUnavailable where the ledger is and
+        Temporal does not know the task (any more).
+        """
+        described = await self._describe(task_id) if self._server else None
         if described is None:
-            return self._from_row(row) if row else await asyncio.to_thread(self._from_traces, task_id)
+            return await asyncio.to_thread(self._from_records, task_id)
         if described.workflow_type != TASK_WORKFLOW:
             raise NotATask(f"{task_id} is a workflow of type {described.workflow_type}, not a task")
-        run_id = described.run_id
         if described.status is WorkflowExecutionStatus.RUNNING:
             return await self._running(described)
-        return await self._ended(described, row if row and row.run_id == run_id else None)
+        try:
+            row, unread = await asyncio.to_thread(self._row, task_id), ""
+        except LEDGER_AWAY as error:
+            row, unread = None, without_ledger("its row", error)
+        return await self._ended(described, row if row and row.run_id == described.run_id else None, unread)
 
     async def send(self, task_id: str, name: SignalName, note: Note) -> None:
         """Send a message. Raises UnknownTask; BadInput where the task has ended."""
@@ -116,16 +107,27 @@ class Tasks:
             raise BadInput(f"{task_id} has ended as {label}; nothing was sent") from error
 
     def effects(self, first_run_id: str) -> Sequence[EffectRow]:
-        """Return the chain's effects from the ledger."""
-        return self._ledger.rows(first_run_id)
+        """Return the chain's effects from the ledger. Raises LedgerUnavailable, DatabaseRefused."""
+        return self._ledger().rows(first_run_id)
 
     def unsettled(self, first_run_id: str) -> Sequence[UnsettledEffect]:
         """Return the chain's effects that are open, with the processes that they run in."""
-        return self._ledger.unsettled(first_run_id)
+        return self._ledger().unsettled(first_run_id)
 
     def rows(self, limit: int) -> Sequence[RunRow]:
-        """Return the latest ended runs from the ledger."""
-        return self._ledger.runs(limit)
+        """Return the latest ended runs from the ledger. Raises LedgerUnavailable, DatabaseRefused."""
+        return self._ledger().runs(limit)
+
+    def without_end(self) -> Sequence[UnendedChain]:
+        """Return the chains that nobody has recorded the end of. Raises LedgerUnavailable, DatabaseRefused."""
+        return self._ledger().without_end()
+
+    def _row(self, task_id: str) -> RunRow | None:
+        return self._ledger().run(task_id)
+
+    def _from_records(self, task_id: str) -> TaskView:
+        row = self._row(task_id)
+        return self._from_row(row) if row else self._from_traces(task_id)
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription | None:
         try:
@@ -140,7 +142,7 @@ class Tasks:
         summary = await self._query(task_id, SUMMARY_QUERY, Summary)
         state = await self._query(task_id, STATE_QUERY, AgentState) if summary else None
         silent = summary is None or state is None
-        why_not = _silence(described.raw_description.pending_workflow_task.attempt) if silent else ""
+        why_not = silence(described.raw_description.pending_workflow_task.attempt) if silent else ""
         return TaskView(
             task_id,
             ended=False,
@@ -150,6 +152,7 @@ class Tasks:
             state=state.value if state else None,
             why_not=why_not,
             note=in_a_line((*(summary.notes if summary else ()), *(state.notes if state else ()))),
+            retrying=await retrying(self._client, described),
         )
 
     async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Read[Reply] | None:
@@ -165,15 +168,16 @@ class Tasks:
                 return None
             raise
 
-    async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None) -> TaskView:
+    async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None, unread: str) -> TaskView:
         handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=RawValue)
+        closed = described.close_time
         result: Read[TaskResult] = Read(None)
         try:
             result = read_reply(TaskResult, (await handle.result()).payload.data)
             outcome = result.value.outcome if result.value else row.outcome if row else None
         except WorkflowFailureError as error:
-            result = _result_of(error)
-            outcome = row.outcome if row else _of_failure(described.status, error)
+            result = result_of(error)
+            outcome = row.outcome if row else of_failure(described.status, error)
         if outcome is None:
             raise PrerequisiteError(f"{described.id}: {in_a_line(result.notes)}; update this client to read its end")
         state = self._kept_state(result.value, row)
@@ -189,9 +193,9 @@ class Tasks:
             result=result.value,
             outcome=outcome,
             row=row,
-            ended_at=row.ended_at if row else described.close_time.isoformat() if described.close_time else "",
+            ended_at=row.ended_at if row else closed.isoformat(timespec="milliseconds") if closed else "",
             why_not="" if state.value else self._lost_state(described, row),
-            note=in_a_line((*result.notes, *state.notes)),
+            note=in_a_line((*result.notes, *state.notes, *([unread] if unread else []))),
         )
 
     def _lost_state(self, described: WorkflowExecutionDescription, row: RunRow | None) -> str:
@@ -207,6 +211,7 @@ class Tasks:
 
     def _from_row(self, row: RunRow) -> TaskView:
         state = self._kept_state(None, row)
+        why = "Temporal has forgotten it" if self._server else "Temporal was not asked"
         return TaskView(
             row.workflow_id,
             ended=True,
@@ -216,7 +221,7 @@ class Tasks:
             outcome=row.outcome,
             row=row,
             ended_at=row.ended_at,
-            why_not="Temporal has forgotten it; this is from the ledger and the archive"
+            why_not=f"{why}; this is from the ledger and the archive"
             + ("" if state.value else ", without its final state, which cannot be read"),
             note=in_a_line(state.notes),
         )
@@ -224,22 +229,15 @@ class Tasks:
     def _from_traces(self, task_id: str) -> TaskView:
         """Return what is left of a run that nobody recorded as ended. Raises UnknownTask where nothing is."""
         archived = self._archive.chains(task_id)
-        first_run_id = archived[-1] if archived else self._ledger.last_chain(task_id)
+        first_run_id = archived[-1] if archived else self._ledger().last_chain(task_id)
+        if self._server is None:
+            if first_run_id is None:
+                raise PrerequisiteError(f"neither the ledger nor the archive knows {task_id}; {NOT_RUNNING}")
+            return unended(task_id, first_run_id)
         if first_run_id is None:
             raise UnknownTask(task_id)
-        kept = [
-            path for path in self._archive.histories() if path.parent == self._archive.folder(task_id, first_run_id)
-        ]
-        detail = "Temporal does not know it any more and its end was not recorded: it was terminated, most likely"
-        return TaskView(
-            task_id,
-            ended=True,
-            run_id=first_run_id,
-            first_run_id=first_run_id,
-            outcome=Outcome(kind=OutcomeKind.FAILED, error_type="Unrecorded", detail=detail),
-            why_not="nothing is left of it but its effects in the ledger and what it had archived"
-            + "".join(f"; Temporal's history of it is kept in {path}" for path in kept),
-        )
+        folder = self._archive.folder(task_id, first_run_id)
+        return unrecorded(task_id, first_run_id, [path for path in self._archive.histories() if path.parent == folder])
 
     def _kept_state(self, result: TaskResult | None, row: RunRow | None) -> Read[AgentState]:
         ref = (result.state if result else None) or (row.state if row else None)
@@ -249,32 +247,3 @@ class Tasks:
             return read_reply(AgentState, self._artifacts.get_bytes(ref))
         except ArtifactMissing as error:
             return Read(None, (str(error),))
-
-
-def _silence(attempt: int) -> str:
-    """Say why nobody answers for a task: its workflow task is at this attempt."""
-    if attempt >= FAILING_ATTEMPTS:
-        return f"its worker fails on it (attempt {attempt}); logs/worker.log in the data folder says why"
-    return "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
-
-
-def _result_of(error: WorkflowFailureError) -> Read[TaskResult]:
-    """Return the result that a FAILED run gives along with its failure; nothing where there is none."""
-    details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
-    return read_reply(TaskResult, json.dumps(details[0])) if details else Read(None)
-
-
-def _of_failure(status: WorkflowExecutionStatus | None, error: WorkflowFailureError) -> Outcome:
-    """Return the outcome of a run that ended without recording one."""
-    cause = error.cause
-    if status is WorkflowExecutionStatus.CANCELED:
-        return Outcome(kind=OutcomeKind.CANCELLED, detail="Cancelled through Temporal")
-    if status is WorkflowExecutionStatus.TERMINATED:
-        return Outcome(kind=OutcomeKind.FAILED, error_type=TERMINATED, detail=clip(str(cause) or "without a reason"))
-    if status is WorkflowExecutionStatus.TIMED_OUT:
-        return Outcome(kind=OutcomeKind.FAILED, error_type=TIMED_OUT, detail="the run's own time-out was over")
-    if isinstance(cause, ApplicationError):
-        kind, detail = cause.type or "ApplicationError", cause.message
-    else:
-        kind, detail = type(cause).__name__, str(cause)
-    return Outcome(kind=OutcomeKind.FAILED, error_type=kind, detail=clip(detail))

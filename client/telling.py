@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from client.embedded import wake_embedded
 from client.problems import BadInput
 from client.session import Session, with_session
 from client.streams import say
@@ -47,7 +46,6 @@ def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str 
     Raises BadInput, before anything is started or sent, for a message that no task can take.
     """
     note = compose(name, text, by)
-    wake_embedded(settings)
 
     async def work(session: Session) -> int:
         answer = await deliver(session.tasks, task_id, name, note)

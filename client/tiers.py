@@ -5,19 +5,21 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pydantic import ValidationError
 
 from client.problems import BadInput
-from client.scenarios import Problem, ScenarioFile
+from client.scenarios import Problem, ScenarioFile, unknown_model
 from client.yaml_document import Location, dotted
 from schemas.models import REHEARSED, ModelChoice, Tier
 from schemas.pricing import Price
 from schemas.rehearsal import Rehearsal
 from schemas.scenario import ModelEntry
 from schemas.texts import TextRef
-from stores.model_prices import close_names, key_variable, look_up
+from stores.model_prices import key_variable, look_up
+from stores.own_server import names_own_server
 from stores.settings import Settings
 
 FREE = Price(input_microusd_per_mtok=0, output_microusd_per_mtok=0)
@@ -87,12 +89,10 @@ class Tiers:
             return
         known = look_up(entry.model)
         if known is None and entry.api_base is None:
-            near = close_names(entry.model)
-            meant = f"; did you mean {' or '.join(near)}?" if near else ""
-            yield f"unknown model {entry.model}{meant}; a model of your own service needs its api_base"
+            yield unknown_model(entry.model)
             return
         key = _key_name(entry)
-        if key and not self.environ.get(key):
+        if key and not self.environ.get(key) and not names_own_server(self.environ):  # else its workers are elsewhere
             yield f"{entry.model} needs a key; set the environment variable {key}, or name another as api_key_env"
         if self.file.scenario.limits.usd is not None and _price(entry) is None:
             where = "--price" if self.override else f"{place}.price (input_usd_per_mtok, output_usd_per_mtok)"
@@ -112,7 +112,7 @@ class Tiers:
             model=entry.model,
             api_base=entry.api_base,
             api_key_env=None if rehearsed else _key_name(entry),
-            price=(rehearsed.rehearsal.price or FREE) if rehearsed else _price(entry),
+            price=_pretended(rehearsed.rehearsal) if rehearsed else _price(entry),
             rehearsal=rehearsed.ref if rehearsed else None,
             **{name: value for name, value in said.items() if value is not None},
         )
@@ -126,6 +126,10 @@ class Tiers:
 def _key_name(entry: ModelEntry) -> str | None:
     """Name the key's variable, so that a missing key is known before the start; an own service may need none."""
     return entry.api_key_env if entry.api_key_env or entry.api_base else key_variable(entry.model)
+
+
+def _pretended(rehearsal: Rehearsal) -> Price:
+    return rehearsal.price.frozen_price() if rehearsal.price else FREE
 
 
 def _price(entry: ModelEntry) -> Price | None:
@@ -153,8 +157,17 @@ def entry_of(
         raise BadInput(problems) from error
 
 
+def _is_number(text: str) -> bool:
+    try:
+        return Decimal(text.strip()).is_finite()
+    except InvalidOperation:
+        return False
+
+
 def _price_flag(text: str | None) -> dict[str, str] | None:
     if text is None:
         return None
     paid, _, earned = text.partition("/")
+    if not (_is_number(paid) and _is_number(earned)):
+        raise BadInput(f"--price: give INPUT/OUTPUT in dollars per million tokens, as 0.25/2 or 0/0, not {text!r}")
     return {"input_usd_per_mtok": paid.strip(), "output_usd_per_mtok": earned.strip()}

@@ -122,6 +122,8 @@ class CheckResult(Frozen):
     """What was found, in a line."""
     output: TextRef | None = None
     """Excerpt of a command's output."""
+    whole: TextRef | None = None
+    """The whole output, where it is longer than the excerpt."""
 
 
 class RequirementState(Frozen):
@@ -139,5 +141,7 @@ class RequirementState(Frozen):
     """What the latest check found."""
     output: TextRef | None = None
     """Excerpt of the latest check's output."""
+    whole: TextRef | None = None
+    """The whole output, where it is longer than the excerpt."""
     checked: Count = 0
     """How many times it was checked."""

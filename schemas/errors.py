@@ -6,6 +6,7 @@ SurefootError
 │   └── WorkspaceUnavailable, LedgerUnavailable, StorageUnavailable
 └── Final: trying again cannot help; an operator must act, or it is a bug
     ├── ModelUnanswered, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused
+    ├── RehearsalIncomplete
     ├── InputRefused, PayloadTooLarge, ArtifactMissing, SecretUnresolved, SandboxUnavailable, SeedInvalid, UnknownTool
     ├── WorkspaceLost
     └── Fenced, EffectMismatch, RequirementAlreadyMet
@@ -81,6 +82,10 @@ class ContentRefused(Final):
     """The provider's policy refused the content."""
 
 
+class RehearsalIncomplete(Final):
+    """The rehearsed model's script has no reply for what was asked."""
+
+
 class InputRefused(Final):
     """A task's input is not one that this worker takes: malformed, or from a client that knows more than it."""
 
@@ -142,7 +147,7 @@ UNBILLED = frozenset(
     error.__name__
     for error in (
         *(ModelRateLimited, ModelUnreachable, ModelAuth, ModelQuota, ModelBadRequest, ContextExceeded, ContentRefused),
-        *(SecretUnresolved, ArtifactMissing, EffectMismatch),
+        *(RehearsalIncomplete, SecretUnresolved, ArtifactMissing, EffectMismatch),
     )
 )
 """Errors of a model's activity that prove that this effect was not billed; after any other one it may have been."""

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from schemas.base import Frozen
 from schemas.models import Node
-from schemas.pricing import Price
+from schemas.scenario import UsdPrice
 
 PLACE = re.compile(r"\{\{([a-z_][a-z0-9_]*)\}\}")
 
@@ -46,15 +46,34 @@ class RehearsedReply(Frozen):
         return self
 
 
-class Rehearsal(Frozen):
-    """A script: the first reply that fits is given; where none fits the reply is empty, never invented."""
+Replies = Annotated[tuple[RehearsedReply, ...], Field(min_length=1, max_length=500)]
+Delay = Annotated[float, Field(ge=0, le=10)]
 
-    replies: tuple[RehearsedReply, ...] = Field(min_length=1, max_length=500)
+
+class StoredRehearsal(Frozen):
+    """A script as a run refers to it; its price stands in the run itself."""
+
+    file: str = "the script"
+    """The file that it came from, as the scenario's author knows it."""
+    replies: Replies
     """In the order in which they are tried."""
-    price: Price | None = None
-    """Pretended price, frozen into the run at submit, so that budgets and bills have something to count."""
-    delay_seconds: Annotated[float, Field(ge=0, le=10)] = 0.0
+    delay_seconds: Delay = 0.0
     """Pretended thinking time of every reply."""
+
+
+class Rehearsal(Frozen):
+    """The rehearsed model's script: the first reply that fits is given, and where none fits the task fails."""
+
+    replies: Replies
+    """In the order in which they are tried."""
+    price: UsdPrice | None = None
+    """Pretended price, so that limits and bills have something to count; nothing is paid. Free where it is left out."""
+    delay_seconds: Delay = 0.0
+    """Pretended thinking time of every reply, in seconds."""
+
+    def stored(self, file: str = "the script") -> StoredRehearsal:
+        """Return what a run keeps of it; ``file`` is named where no reply fits."""
+        return StoredRehearsal(file=file, replies=self.replies, delay_seconds=self.delay_seconds)
 
 
 def strings(value: JsonValue) -> list[str]:

@@ -191,7 +191,7 @@ class ScenarioWorkspace(Frozen):
     kind: WorkspaceKind = WorkspaceKind.SANDBOX
     """``sandbox``: isolated by bubblewrap. ``local``: no isolation at all, commands run as the worker's user."""
     seed: FilePath | None = None
-    """Folder whose files the workspace starts with, relative to the scenario file."""
+    """Folder relative to the scenario file: the workspace starts with its contents, not with the folder itself."""
     files: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_inside)], FileText],
         Field(default_factory=dict, max_length=200),

@@ -53,7 +53,7 @@ def shown(url: str) -> str:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return parsed.database or url
-    return parsed.render_as_string(hide_password=True)
+    return parsed.set(drivername=parsed.get_backend_name()).render_as_string(hide_password=True)
 
 
 def open_database(url: str, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Engine:

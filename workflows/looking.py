@@ -66,6 +66,7 @@ def with_results(known: tuple[RequirementState, ...], results: Iterable[CheckRes
             met=by_id[item.id].met,
             detail=by_id[item.id].detail,
             output=by_id[item.id].output,
+            whole=by_id[item.id].whole,
             checked=item.checked + 1,
         )
         if item.id in by_id

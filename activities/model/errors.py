@@ -52,7 +52,8 @@ def sorted_error(
     detail = clip(f"{model}: {text}", 400)
     names = {type(link).__name__ for link in _chain(error)}
     if names & NOTHING_SENT:
-        return ModelUnreachable(clip(f"{model} at {host_of(api_base)}: {text}", 400))
+        check = "is the service there, and api_base right?" if api_base else "does this host reach the network?"
+        return ModelUnreachable(clip(f"{model} at {host_of(api_base)}: no connection; {check} ({text})", 400))
     if NO_CREDENTIALS.search(text):
         return SecretUnresolved(clip(f"{model}: no key is set; name its variable as api_key_env ({text})", 400))
     if type(error).__name__ in LOCAL_REFUSALS:

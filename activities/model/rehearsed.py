@@ -1,4 +1,4 @@
-"""The rehearsed model: a script answers. It never invents: where no reply fits, the reply is empty."""
+"""The rehearsed model: a script answers. It never invents: where no reply fits, the task fails and says so."""
 
 import asyncio
 import json
@@ -13,15 +13,14 @@ from pydantic import JsonValue, ValidationError
 
 from activities.model.port import Completion, CompletionReply
 from schemas.base import clip
-from schemas.errors import ModelBadRequest
+from schemas.errors import ModelBadRequest, RehearsalIncomplete
 from schemas.models import REHEARSED
 from schemas.pricing import Usage, cost_microusd
-from schemas.rehearsal import PLACE, Rehearsal, RehearsedReply
+from schemas.rehearsal import PLACE, RehearsedReply, StoredRehearsal
 from schemas.texts import estimate_tokens
 from stores.artifacts import ArtifactStore
 
 MATCH_CPU_SECONDS = 5.0
-UNREHEARSED = "no rehearsed reply fits; the last line of logs/rehearsed-model.jsonl in the data folder names the prompt"
 
 # the limit holds even where the worker that started it has been killed
 _FIRST_FIT = """
@@ -58,30 +57,42 @@ class RehearsedGateway:
         self._record_path = record
 
     async def complete(self, completion: Completion) -> CompletionReply:
-        """Return the first reply that fits. Raises ``ModelBadRequest`` where the script is missing or malformed,
-        or its patterns take too long on this prompt.
+        """Return the first reply that fits.
+
+        Raises RehearsalIncomplete where none does; ModelBadRequest where the script is missing or malformed, or its
+        patterns take too long on this prompt.
         """
         script = await asyncio.to_thread(self._script, completion)
-        number, text = await asyncio.to_thread(_matching, script, completion)
-        finish_reason = "stop" if number else UNREHEARSED
+        found = await asyncio.to_thread(_matching, script, completion)
+        if found is None:
+            raise RehearsalIncomplete(await asyncio.to_thread(self._lacking, script, completion))
+        number, text = found
         usage = Usage(
             input_tokens=estimate_tokens(completion.system) + estimate_tokens(completion.user),
             output_tokens=estimate_tokens(text),
         )
         await asyncio.to_thread(self._record, completion, usage, number)
         await asyncio.sleep(script.delay_seconds)
-        return CompletionReply(text=text, reasoning="", finish_reason=finish_reason, model=REHEARSED, usage=usage)
+        return CompletionReply(text=text, reasoning="", finish_reason="stop", model=REHEARSED, usage=usage)
 
-    def _script(self, completion: Completion) -> Rehearsal:
+    def _lacking(self, script: StoredRehearsal, completion: Completion) -> str:
+        """Keep what was asked, and tell whoever writes the script where to read it and what to add."""
+        node, asked = completion.node.value, self._artifacts.put_text(completion.user).sha256
+        task_id = completion.effect_id.rsplit(":", 2)[0]
+        of_node = sum(candidate.node is completion.node for candidate in script.replies)
+        lacks = f"none of its {of_node} replies of `node: {node}` fits" if of_node else f"no reply of `node: {node}`"
+        return f"{script.file}: {lacks}; what was asked: `surefoot output {task_id} sha256:{asked}`"
+
+    def _script(self, completion: Completion) -> StoredRehearsal:
         ref = completion.choice.rehearsal
         if ref is None:
             raise ModelBadRequest("the rehearsed model has no script: name it in the scenario as `rehearsal`")
         try:
-            return Rehearsal.model_validate_json(self._artifacts.get_text(ref))
+            return StoredRehearsal.model_validate_json(self._artifacts.get_text(ref))
         except ValidationError as error:
             raise ModelBadRequest(clip(f"the rehearsal script is malformed: {error}")) from None
 
-    def _record(self, completion: Completion, usage: Usage, number: int | None) -> None:
+    def _record(self, completion: Completion, usage: Usage, number: int) -> None:
         price = completion.choice.price
         line = {
             "effect_id": completion.effect_id,
@@ -92,8 +103,6 @@ class RehearsedGateway:
             "at": time.time(),
             "reply": number,
         }
-        if number is None:  # whoever writes the script needs to see what its patterns should have found
-            line["prompt"] = str(self._artifacts.path(self._artifacts.put_text(completion.user).sha256))
         self._record_path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self._record_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -103,7 +112,7 @@ class RehearsedGateway:
             os.close(file)
 
 
-def _matching(script: Rehearsal, completion: Completion) -> tuple[int | None, str]:
+def _matching(script: StoredRehearsal, completion: Completion) -> tuple[int, str] | None:
     candidates = {
         number: candidate
         for number, candidate in enumerate(script.replies, start=1)
@@ -111,7 +120,7 @@ def _matching(script: Rehearsal, completion: Completion) -> tuple[int | None, st
     }
     found = _first_fit(candidates, completion) if candidates else None
     if found is None:
-        return None, ""
+        return None
     number, groups = found
     reply = _filled(candidates[number].reply, groups)
     return number, reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)

@@ -4,35 +4,15 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
 
-from pydantic import Field, model_validator
-
-from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
+from activities.tools.tool import Tool, ToolContext, ToolResult, failed, succeeded
 from activities.workspaces.manifest import is_text
 from activities.workspaces.paths import PathRefused, read_file, split_path, write_file
-from schemas.base import Frozen
 from schemas.effects import EffectClass
+from schemas.tools import EditFileArguments
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_NAMED_LINES = 5
-
-
-class EditFileArguments(Frozen):
-    """Arguments of ``edit_file``."""
-
-    path: PathArgument
-    """Path relative to the workspace's folder."""
-    old: Annotated[str, Field(min_length=1, max_length=100_000)]
-    """Passage to replace, exactly as it stands in the file, white space included; it must occur exactly once."""
-    new: Annotated[str, Field(max_length=100_000)]
-    """Passage to put in its place."""
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        if self.old == self.new:
-            raise ValueError("old and new are the same: nothing would change")
-        return self
 
 
 async def execute(arguments: EditFileArguments, context: ToolContext) -> ToolResult:

@@ -2,20 +2,14 @@
 
 import asyncio
 
-from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
+from activities.tools.tool import Tool, ToolContext, ToolResult, failed, succeeded
 from activities.workspaces.paths import PathRefused, split_path
 from activities.workspaces.walking import Found, walk
-from schemas.base import Frozen, counted
+from schemas.base import counted
 from schemas.effects import EffectClass
+from schemas.tools import ListFilesArguments
 
 MAX_LISTED_FILES = 2000
-
-
-class ListFilesArguments(Frozen):
-    """Arguments of ``list_files``."""
-
-    path: PathArgument = "."
-    """Folder relative to the workspace's folder."""
 
 
 async def execute(arguments: ListFilesArguments, context: ToolContext) -> ToolResult:

@@ -1,26 +1,15 @@
 """read_file: a text file, a page at a time."""
 
 import asyncio
-from typing import Annotated
 
-from pydantic import Field
-
-from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
+from activities.tools.tool import Tool, ToolContext, ToolResult, failed, succeeded
 from activities.workspaces.excerpts import MAX_EXCERPT_CHARACTERS, decode
 from activities.workspaces.paths import PathRefused, read_file, split_path
-from schemas.base import Frozen, counted
+from schemas.base import counted
 from schemas.effects import EffectClass
+from schemas.tools import ReadFileArguments
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
-
-
-class ReadFileArguments(Frozen):
-    """Arguments of ``read_file``."""
-
-    path: PathArgument
-    """Path relative to the workspace's folder."""
-    start_line: Annotated[int, Field(ge=1, le=10_000_000)] = 1
-    """First line to read, from 1."""
 
 
 async def execute(arguments: ReadFileArguments, context: ToolContext) -> ToolResult:

@@ -1,25 +1,15 @@
 """run: a command line in the workspace."""
 
 import asyncio
-from typing import Annotated
 
-from pydantic import AfterValidator, Field
-
-from activities.tools.tool import Tool, ToolContext, ToolResult, without_nul
+from activities.tools.tool import Tool, ToolContext, ToolResult
 from activities.workspaces.commands import CommandResult, Ending, run_command
 from activities.workspaces.excerpts import last_line
 from activities.workspaces.sandbox import shell_command
 from schemas.actions import ObservationStatus
-from schemas.base import Frozen
 from schemas.effects import EffectClass, ProcessGroup
+from schemas.tools import RunArguments
 from stores.masking import label
-
-
-class RunArguments(Frozen):
-    """Arguments of ``run``."""
-
-    command: Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(without_nul)]
-    """Command line for sh -c."""
 
 
 def secret_guide(names: tuple[str, ...]) -> str:

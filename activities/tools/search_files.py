@@ -3,32 +3,19 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from typing import Annotated
 
-from pydantic import Field
-
-from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
+from activities.tools.tool import Tool, ToolContext, ToolResult, failed, succeeded
 from activities.workspaces.excerpts import line_of
 from activities.workspaces.paths import PathRefused, read_file, split_path
 from activities.workspaces.stopping import Stopped
 from activities.workspaces.walking import shown_path, walk
-from schemas.base import Frozen, counted
+from schemas.base import counted
 from schemas.effects import EffectClass
+from schemas.tools import SearchFilesArguments
 
 MAX_FILE_BYTES = 2 * 1024 * 1024
 MAX_HITS = 100
 MAX_LINE_CHARACTERS = 300
-
-
-class SearchFilesArguments(Frozen):
-    """Arguments of ``search_files``."""
-
-    text: Annotated[str, Field(min_length=1, max_length=1000)]
-    """Text to find, literally, within one line."""
-    path: PathArgument = "."
-    """File, or folder with all below it, relative to the workspace's folder."""
-    ignore_case: bool = False
-    """Whether upper and lower case are the same."""
 
 
 async def execute(arguments: SearchFilesArguments, context: ToolContext) -> ToolResult:

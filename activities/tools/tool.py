@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel
 
 from schemas.actions import ObservationStatus
 from schemas.effects import EffectClass, ProcessGroup
@@ -14,16 +14,6 @@ from schemas.workspace import WorkspaceRef
 from stores.secrets import Secrets
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
-
-
-def without_nul(text: str) -> str:
-    """Return ``text``; raises ValueError for a NUL character, which neither a command line nor a path can hold."""
-    if "\x00" in text:
-        raise ValueError("must not contain NUL characters")
-    return text
-
-
-PathArgument = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(without_nul)]
 
 
 class Claim(Protocol):

@@ -1,25 +1,11 @@
 """write_file: a text file as a whole."""
 
 import asyncio
-from typing import Annotated
 
-from pydantic import Field
-
-from activities.tools.tool import PathArgument, Tool, ToolContext, ToolResult, failed, succeeded
+from activities.tools.tool import Tool, ToolContext, ToolResult, failed, succeeded
 from activities.workspaces.paths import PathRefused, split_path, write_file
-from schemas.base import Frozen
 from schemas.effects import EffectClass
-
-MAX_TEXT_CHARACTERS = 500_000
-
-
-class WriteFileArguments(Frozen):
-    """Arguments of ``write_file``."""
-
-    path: PathArgument
-    """Path relative to the workspace's folder; missing folders are made."""
-    content: Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS)]
-    """The file's whole new text."""
+from schemas.tools import WriteFileArguments
 
 
 async def execute(arguments: WriteFileArguments, context: ToolContext) -> ToolResult:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from activities.model.litellm_gateway import LiteLlmGateway
 from schemas import contract
+from schemas.budget import Spend
 from schemas.calls import ActionsReply, PlanReply, ProblemKind, TextReply, VerdictReply
 from schemas.contract import ActivityRef
 from schemas.effects import EffectClass
@@ -176,10 +178,11 @@ def test_the_rehearsed_model_gives_the_first_reply_that_fits_and_keeps_its_own_r
 
 def test_the_rehearsed_model_never_invents(bench: ModelBench) -> None:
     choice = script(bench, [{"node": "plan", "when": ["never there"], "reply": "wrong"}])
-    reply = run_activity(bench.nodes.plan, bench.request(Node.PLAN, choice))
-    assert reply.plan is None
-    assert reply.problem is not None
-    assert reply.problem.kind is ProblemKind.EMPTY
+    request = bench.request(Node.PLAN, choice)
+    with pytest.raises(ApplicationError) as raised:
+        run_activity(bench.nodes.plan, request)
+    assert (raised.value.type, raised.value.non_retryable) == ("RehearsalIncomplete", True)
+    assert bench.ledger.totals(request.key.first_run_id).spend == Spend()
 
 
 @pytest.mark.parametrize(

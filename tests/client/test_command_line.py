@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from client.completion import task_ids
+from client.completion import offered_kinds, offered_tasks
 from client.main import app
 from client.problems import BadInput
 from client.reporting import EXIT_INTERRUPTED, carry_out
@@ -89,8 +89,17 @@ def test_a_shell_completes_commands_and_nothing_is_started(shell: str, home: Pat
 
 
 def test_where_nothing_ever_ran_no_task_is_offered_and_nothing_is_made(home: Path) -> None:
-    assert task_ids("task-") == []
+    assert offered_tasks("task-", running_only=False) == []
+    assert offered_tasks("task-", running_only=True) == []
     assert started(home) == []
+
+
+def test_a_shell_completes_kinds_of_events_and_does_so_without_temporal_and_sqlalchemy(home: Path) -> None:
+    assert offered_kinds("pl") == ["plan_version"]
+    script = "import sys; from client.completion import offered_tasks as offer; offer('task-', running_only=False);"
+    script += "print(sorted({'temporalio', 'sqlalchemy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n", done.stderr
 
 
 @pytest.mark.parametrize(
@@ -138,6 +147,30 @@ def test_the_price_of_a_model_on_the_command_line_meets_a_money_limit(home: Path
     for wrong in ("0.25", "x/1", "-1/2", "1/2/3"):
         with pytest.raises(BadInput, match="--price"):
             entry_of("openai/local", None, None, wrong)
+
+
+@pytest.mark.parametrize("price", ["0", "abc", "1/", "1/2/3", "nan/1"])
+def test_a_price_that_is_no_pair_says_how_one_is_written(home: Path, tmp_path: Path, price: str) -> None:
+    arguments = ["run", str(write_scenario(tmp_path, HEAD)), "--model", "m", "--api-base", "http://x", "--price", price]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert f"--price: give INPUT/OUTPUT in dollars per million tokens, as 0.25/2 or 0/0, not {price!r}" in result.stderr
+
+
+def test_a_worker_of_no_known_role_is_bad_input_and_its_options_are_in_its_help(home: Path) -> None:
+    result = CliRunner().invoke(app, ["worker", "--role", "nonsense"])
+    assert result.exit_code == EXIT_BAD_INPUT
+    assert "'nonsense' is not one of 'all', 'home', 'workspace'" in result.stderr
+    helped = CliRunner().invoke(app, ["worker", "--help"]).stdout
+    for option in ("--role", "--queue-prefix", "--without-litellm"):
+        assert option in helped
+
+
+def test_up_for_a_server_of_ones_own_names_the_command_for_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    result = CliRunner().invoke(app, ["up"])
+    assert result.exit_code == EXIT_PREREQUISITE
+    assert "TEMPORAL_ADDRESS names a Temporal server of its own: run a worker for it with `surefoot w" in result.stderr
 
 
 def test_scenario_check_tells_every_problem_of_every_file_as_json(home: Path, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_the_first_scenario_runs_from_nothing_to_a_verified_end(surefoot: Surefo
         assert part in shown
     assert re.search(r"^ended        20\d\d-", shown, re.MULTILINE)
     assert task_id in completed(surefoot, "show", "task-hello")
+    assert task_id not in completed(surefoot, "cancel", "task-hello"), "it has ended"
     code, out, _ = surefoot("watch", task_id, "--json")
     assert code == EXIT_VERIFIED
     end = json.loads(out.splitlines()[-1])
@@ -105,6 +106,21 @@ def test_a_requirement_that_proves_nothing_fails_the_task(surefoot: Surefoot, tm
     code, out, _ = surefoot("run", str(write_scenario(tmp_path, text, SCRIPT % "true")))
     assert code == EXIT_FAILED
     assert "FAILED(RequirementAlreadyMet)" in out
+
+
+def test_a_rehearsal_that_lacks_a_reply_fails_the_task_at_once_and_names_what_to_write(
+    surefoot: Surefoot, tmp_path: Path
+) -> None:
+    path = rehearsed_scenario(tmp_path, "true", "workspace: {kind: local}\nbounds: {max_plan_step_iterations: 1}\n")
+    code, out, err = surefoot("run", str(path))
+    assert code == EXIT_FAILED, out + err
+    task_id = out.split()[1]
+    said = f"replan: {tmp_path}/script.yaml: no reply of `node: replan`; what was asked: `surefoot output"
+    assert "FAILED(RehearsalIncomplete)" in out
+    assert said in out
+    asked = re.search(rf"`surefoot (output {task_id} sha256:[0-9a-f]{{64}})`", out)
+    assert asked is not None
+    assert out.count("REPLAN") == 1
 
 
 def test_a_task_is_paused_resumed_steered_and_cancelled_in_the_middle_of_a_command(
@@ -213,8 +229,8 @@ def test_a_bug_that_the_script_does_not_know_ends_unfinished(surefoot: Surefoot,
     program = tmp_path / "fix-failing-test" / "splitting.py"
     program.write_text(program.read_text().replace("total // people", "total // people + 1"))
     code, out, err = surefoot("run", str(path))
-    assert code == EXIT_STOPPED, out + err
-    assert "STOPPED_INCOMPLETE(max_plan_versions)" in out
+    assert code == EXIT_FAILED, out + err
+    assert "FAILED(RehearsalIncomplete)" in out
 
 
 def test_an_unknown_task_is_bad_input_for_every_command(surefoot: Surefoot) -> None:
@@ -225,19 +241,12 @@ def test_an_unknown_task_is_bad_input_for_every_command(surefoot: Surefoot) -> N
 
 
 @pytest.mark.slow
-def test_a_stopped_server_is_brought_back_and_a_task_that_it_forgot_is_known_from_the_ledger(
-    surefoot: Surefoot, tmp_path: Path
-) -> None:
+def test_a_task_that_a_new_server_does_not_know_is_known_from_the_ledger(surefoot: Surefoot, tmp_path: Path) -> None:
     path = rehearsed_scenario(tmp_path, "touch out.txt", LOCAL)
     code, out, err = surefoot("run", str(path))
     assert code == EXIT_VERIFIED, err
     task_id = out.split()[1]
     assert surefoot("down")[1].startswith("stopped")
-    code, out, err = surefoot("ps")
-    assert code == EXIT_VERIFIED
-    assert "the embedded server is not running; starting it" in err
-    assert task_id in out
-    surefoot("down")
     for file in surefoot.settings.home.glob("temporal.db*"):
         file.unlink()
     surefoot("up", "--no-worker")
@@ -277,8 +286,8 @@ def test_a_file_that_the_script_does_not_understand_ends_unfinished(surefoot: Su
         "order|date|article|amount\nC1|2026-10-01|Rug|10.00\n"
     )
     code, out, err = surefoot("run", str(path))
-    assert code == EXIT_STOPPED, out + err
-    assert "STOPPED_INCOMPLETE(max_plan_versions)" in out
+    assert code == EXIT_FAILED, out + err
+    assert "FAILED(RehearsalIncomplete)" in out
 
 
 def test_a_plan_that_cannot_work_is_found_out_and_replaced_by_another_strategy(
@@ -306,7 +315,7 @@ def test_where_the_other_strategy_has_nothing_to_work_on_the_task_ends_unfinishe
     path = scenario_copy(tmp_path, "stock-count")
     shutil.rmtree(tmp_path / "stock-count" / "journal")
     code, out, err = surefoot("run", str(path))
-    assert code == EXIT_STOPPED, out + err
+    assert code == EXIT_FAILED, out + err
 
 
 def _folder(out: str) -> str:

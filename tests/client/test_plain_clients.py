@@ -70,7 +70,7 @@ def assert_heard(settings: Settings, task_id: str, messages: list[str]) -> None:
         artifacts = ArtifactStore(settings.artifacts_dir)
         tasks = Tasks(
             await client_of(settings),
-            Ledger(settings.database_url),
+            lambda: Ledger(settings.database_url),
             artifacts,
             RunArchive(settings.archive_dir, artifacts),
         )

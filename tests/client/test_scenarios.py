@@ -156,6 +156,48 @@ def test_a_wrong_script_is_named_with_its_own_file_and_line(tmp_path: Path) -> N
     assert (problem.file, problem.line, problem.field) == (str(script), 4, "replies[1].node")
 
 
+def test_what_follows_only_later_is_told_at_once_too(tmp_path: Path) -> None:
+    models = "models: {default: rehearsd, judge: {model: x, api_base: 'http://x'}}\n"
+    said = problems_of(tmp_path, f"{HEAD}colour: red\n{models}")
+    assert [problem.split(": ")[1] for problem in said] == ["colour", "models.default"]
+    assert "unknown model rehearsd; did you mean rehearsed?" in said[1]
+
+
+def test_a_rehearsed_tier_without_a_script_is_told_at_its_line(tmp_path: Path) -> None:
+    (said,) = problems_of(tmp_path, HEAD + "models: {default: rehearsed}\n")
+    assert said.endswith("task.yaml:7: models: a tier is rehearsed, so rehearsal must name the script")
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        (
+            "{tool: runn, arguments: {command: x}}",
+            "tool: there is no tool runn; did you mean run?; the tools are ",
+        ),
+        ("{tool: run, arguments: {cmd: x}}", "arguments.cmd: unknown field"),
+        ("{tool: read_file, arguments: {path: a, start_line: 0}}", "arguments.start_line: got 0, must be greater"),
+    ],
+)
+def test_a_rehearsed_action_that_no_tool_takes_is_told(tmp_path: Path, action: str, said: str) -> None:
+    path = tmp_path / "script.yaml"
+    reply = "{{thought: t, more: false, actions: [{{tool: run, arguments: {{command: 'echo {{{{x}}}}'}}}}, {}]}}"
+    path.write_text(f"replies:\n  - node: propose_action\n    when: ['(?P<x>a)']\n    reply: {reply.format(action)}\n")
+    with pytest.raises(ScenarioError) as raised:
+        load_rehearsal(path)
+    assert any(f"{path}:4: replies[0].reply.actions[1].{said}" in str(item) for item in raised.value.problems)
+
+
+def test_a_pretended_price_is_written_in_dollars_like_every_other(tmp_path: Path) -> None:
+    path = tmp_path / "script.yaml"
+    path.write_text("price: {input_microusd_per_mtok: 5, output_usd_per_mtok: 7}\n" + SCRIPT % "true")
+    with pytest.raises(ScenarioError) as raised:
+        load_rehearsal(path)
+    (unknown, missing) = map(str, raised.value.problems)
+    assert "price.input_microusd_per_mtok: unknown field; did you mean input_usd_per_mtok" in unknown + missing
+    assert "price.input_usd_per_mtok: missing" in unknown + missing
+
+
 def test_the_published_schema_accepts_what_the_loader_accepts_and_refuses_unknown_fields() -> None:
     validator = jsonschema.Draft202012Validator(schema())
     for path in SCENARIOS.glob("*.yaml"):

@@ -10,7 +10,7 @@ from client.freezing import freeze
 from client.scenarios import ScenarioError, load
 from schemas.models import Tier
 from schemas.pricing import Price
-from schemas.rehearsal import Rehearsal
+from schemas.rehearsal import StoredRehearsal
 from schemas.scenario import ModelEntry
 from schemas.task import TaskSpec
 from stores.artifacts import ArtifactStore
@@ -50,7 +50,7 @@ REHEARSED = "models: {default: rehearsed}\nrehearsal: script.yaml\n"
 
 
 def test_a_rehearsed_task_carries_its_script_and_counts_its_pretended_price(tmp_path: Path) -> None:
-    script = "price: {input_microusd_per_mtok: 5, output_microusd_per_mtok: 7}\n" + SCRIPT % "true"
+    script = "price: {input_usd_per_mtok: 0.000005, output_usd_per_mtok: 7}\n" + SCRIPT % "true"
     path = rehearsed_scenario(tmp_path, "true", "workspace: {kind: local}\nlimits: {usd: 1}\n")
     (tmp_path / "script.yaml").write_text(script)
     settings = settings_for(tmp_path)
@@ -58,9 +58,11 @@ def test_a_rehearsed_task_carries_its_script_and_counts_its_pretended_price(tmp_
     spec = freeze(load(path), settings, artifacts, None, {})
     choice = spec.models[Tier.PLANNER]
     assert choice.rehearsed
-    assert choice.price == Price(input_microusd_per_mtok=5, output_microusd_per_mtok=7)
+    assert choice.price == Price(input_microusd_per_mtok=5, output_microusd_per_mtok=7_000_000)
     assert choice.rehearsal is not None
-    assert Rehearsal.model_validate_json(artifacts.get_text(choice.rehearsal)).replies
+    stored = StoredRehearsal.model_validate_json(artifacts.get_text(choice.rehearsal))
+    assert stored.replies
+    assert stored.file == str(tmp_path / "script.yaml")
     assert spec.limits.microusd == 1_000_000
 
 
@@ -151,6 +153,14 @@ def test_a_rehearsed_tier_of_the_settings_needs_a_script(tmp_path: Path) -> None
 )
 def test_a_model_that_cannot_answer_is_refused_with_what_to_set(tmp_path: Path, more: str, said: str) -> None:
     assert said in refused(tmp_path, more)
+
+
+@needs_litellm
+def test_for_a_server_of_ones_own_the_key_is_its_workers_matter(tmp_path: Path) -> None:
+    path = write_scenario(tmp_path, HEAD + "workspace: {kind: local}\nmodels: {default: openai/gpt-4.1}\n")
+    artifacts = ArtifactStore(tmp_path / "artifacts")
+    spec = freeze(load(path), settings_for(tmp_path), artifacts, None, {"TEMPORAL_ADDRESS": "temporal.example:7233"})
+    assert spec.models[Tier.PLANNER].api_key_env == "OPENAI_API_KEY"
 
 
 @needs_litellm

@@ -14,7 +14,8 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from client.tasks import Tasks, TaskView
+from client.tasks import Tasks
+from client.views import TaskView
 from schemas.contract import TASK_WORKFLOW
 from schemas.lenient import read_reply
 from schemas.outcome import EXIT_STOPPED, OutcomeKind, StopReason, exit_code
@@ -112,7 +113,7 @@ async def newer_task(server: DevServer) -> AsyncIterator[tuple[Client, Tasks, Ha
     client = await client_of(settings)
     artifacts = ArtifactStore(settings.artifacts_dir)
     archive = RunArchive(settings.archive_dir, artifacts)
-    tasks = Tasks(client, Ledger(settings.database_url), artifacts, archive)
+    tasks = Tasks(client, lambda: Ledger(settings.database_url), artifacts, archive)
     queue = f"q-{uuid.uuid4().hex[:12]}"
     async with working_on(client, queue, newer_worker.NewerTask):
         handle: Handle = await client.start_workflow(

@@ -141,4 +141,4 @@ def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
 def test_the_plain_client_of_the_readme_imports_nothing_of_ours() -> None:
     plain = next(block.text for block in blocks("README.md") if block.file == "plain.py")
     imported = set(re.findall(r"^(?:from|import) ([\w, ]+)", plain, re.MULTILINE))
-    assert imported == {"asyncio, json, os, sys", "temporalio"}
+    assert imported == {"asyncio, json, os, sys", "datetime import timedelta", "temporalio"}

@@ -1,11 +1,12 @@
-"""A rehearsed reply cannot know what happens at run time: it finds it in the prompt, or the task does not finish."""
+"""A rehearsed reply cannot know what happens at run time: it finds it in the prompt, or the task fails."""
 
 import secrets
 import shutil
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
 
 from client.freezing import freeze
 from client.scenarios import load
@@ -96,6 +97,7 @@ def test_a_bug_that_the_script_does_not_mend_ends_not_finished(
     program.write_text(program.read_text().replace(*mutation))
     soak = tmp_path / "fix-failing-test" / "soak.py"
     soak.write_text(soak.read_text().replace("else 6.0", "else 0.5"))
-    result = run_scenario(home.settings, tmp_path / "fix-failing-test.yaml")
-    assert result.outcome.kind is OutcomeKind.STOPPED_INCOMPLETE, result.outcome
-    assert result.outcome.verified is not True
+    with pytest.raises(WorkflowFailureError) as raised:
+        run_scenario(home.settings, tmp_path / "fix-failing-test.yaml")
+    assert isinstance(raised.value.cause, ApplicationError)
+    assert raised.value.cause.type == "RehearsalIncomplete"

@@ -13,7 +13,7 @@ from typing import Any
 
 from schemas.checks import FileCheck, Requirement
 from schemas.contract import workspace_queue
-from schemas.models import ModelChoice, Tier
+from schemas.models import ModelChoice, Node, Tier
 from schemas.pricing import Price
 from schemas.rehearsal import Rehearsal
 from schemas.task import TaskSpec
@@ -51,9 +51,10 @@ def verdict(result: bool, source: str = "", quote: str = "") -> dict[str, Any]:
 def rehearsed_choice(
     artifacts: ArtifactStore, replies: list[dict[str, Any]], delay_seconds: float = 0.0
 ) -> ModelChoice:
-    """Store a script and return the model that it is."""
-    script = Rehearsal.model_validate_json(json.dumps({"replies": replies, "delay_seconds": delay_seconds}))
-    return ModelChoice(model="rehearsed", price=PRICE, rehearsal=artifacts.put_text(script.model_dump_json()))
+    """Store a script and return the model that it is; what the script does not foresee is answered with nothing."""
+    answered = [*replies, *(reply(node.value, "") for node in Node)]
+    script = Rehearsal.model_validate_json(json.dumps({"replies": answered, "delay_seconds": delay_seconds}))
+    return ModelChoice(model="rehearsed", price=PRICE, rehearsal=artifacts.put_text(script.stored().model_dump_json()))
 
 
 def file_requirement(path: str, **more: Any) -> Requirement:

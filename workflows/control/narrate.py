@@ -28,8 +28,15 @@ def summarize(spec: TaskSpec, state: AgentState, now: str) -> Summary:
         spend=state.spend,
         messages=state.messages,
         rehearsed=any(choice.rehearsed for choice in spec.models.values()),
-        now=now,
+        now=_now(state, now),
     )
+
+
+def _now(state: AgentState, doing: str) -> str:
+    """Say of a pause that is accepted, while the call under way has not ended: it must not look ignored."""
+    if state.paused_by is None or state.status is Status.PAUSED or state.outcome is not None:
+        return doing
+    return clip(f"pausing for {state.paused_by}, as soon as the call under way has ended: {doing}")
 
 
 def place_of(state: AgentState) -> str:
