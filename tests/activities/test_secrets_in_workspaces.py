@@ -131,6 +131,15 @@ def test_what_the_cut_of_a_long_output_leaves_of_it_is_masked(tmp_path: Path) ->
     assert f"not kept …]\n{SIGN}z" in whole
 
 
+@pytest.mark.parametrize("end", ["exec sleep 60", "kill -9 $$", "exit 0"])
+def test_what_a_command_leaves_half_written_is_masked(bench: WorkspaceBench, end: str) -> None:
+    half = VALUE[:10]
+    reply = bench.perform(bench.request("run", command=f'printf "key: %.10s" "$TOKEN"; {end}', timeout_seconds=3))
+    assert half not in bench.shown(reply.observation)
+    assert half not in reply.observation.summary
+    assert f"key: {SIGN}" in bench.shown(reply.observation)
+
+
 def test_a_task_whose_secret_does_not_resolve_gets_no_workspace(tmp_path: Path) -> None:
     with pytest.raises(ApplicationError, match="has 2 characters") as caught:
         WorkspaceBench(tmp_path, secrets=one_secret("ab"))
