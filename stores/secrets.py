@@ -174,7 +174,7 @@ def worker_secrets(settings: Settings, environ: Mapping[str, str] = os.environ) 
     passwords are known from the start."""
     secrets = Secrets(settings.secrets, environ)
     for tier in settings.tiers.values():
-        if tier.api_key_env in environ:
+        if tier.api_key_env and tier.api_key_env in environ:
             secrets.learn(tier.api_key_env, environ[tier.api_key_env])
     secrets.learn_database(settings.database_url)
     return secrets
