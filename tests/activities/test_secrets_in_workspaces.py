@@ -1,5 +1,6 @@
 """A task's secrets reach its commands by name, and nothing that is stored or returned shows them."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator
@@ -98,6 +99,23 @@ def test_files_that_hold_it_are_shown_without_it(bench: WorkspaceBench) -> None:
     bench.act("run", command='echo "key: $TOKEN and more" > key.txt')
     again = bench.frame("f4", frame)
     assert f"-key: {SIGN}\n+key: {SIGN} and more" in bench.text(again.difference)
+
+
+def test_files_whose_names_are_masked_alike_are_told_apart(bench: WorkspaceBench) -> None:
+    (bench.root / "alike").mkdir()
+    data = VALUE.encode()
+    names = [data.hex(), data.hex().upper(), base64.urlsafe_b64encode(data).decode()]
+    for number, name in enumerate(names):
+        (bench.root / "alike" / f"{name}.txt").write_text(f"it is number {number}")
+    (bench.root / "alike" / f"{SIGN}.txt (2)").write_text("it is called so")
+    before = bench.frame("f1")
+    assert all(f"it is number {number}" in bench.text(before.text) for number in range(3))
+    for name in names:
+        (bench.root / "alike" / f"{name}.txt").unlink()
+        after = bench.frame("f2", before)
+        assert after.fingerprint != before.fingerprint
+        assert f"alike/{SIGN}" in bench.text(after.difference)
+        before = after
 
 
 def test_a_long_line_is_masked_before_it_is_cut(bench: WorkspaceBench) -> None:
