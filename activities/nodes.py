@@ -150,11 +150,24 @@ class ModelNodes:
 def _proposed(action: ActionAnswer, allowed: Sequence[str], artifacts: ArtifactStore) -> ProposedAction:
     arguments = json.dumps(action.arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     checked = check_action(action.tool, arguments, tuple(allowed))
+    invalid = _masked(arguments, artifacts) or checked.invalid
     return ProposedAction(
         tool=action.tool,
         arguments=artifacts.put_text(arguments),
         preview=clip(checked.preview, 240),
         effect_class=checked.effect_class,
         irreversible=checked.irreversible,
-        invalid=None if checked.invalid is None else clip(checked.invalid),
+        invalid=None if invalid is None else clip(invalid),
+    )
+
+
+def _masked(arguments: str, artifacts: ArtifactStore) -> str | None:
+    """Return why arguments with a secret's mask are not performed: what was proposed was something else."""
+    names = artifacts.secrets.labels_in(arguments)
+    if not names:
+        return None
+    variables = ", ".join(f"${name}" for name in names)
+    return (
+        f"the arguments hold the value or the mask of secret {', '.join(names)}, which cannot stand there: use the "
+        f"environment variable in a command of run, {variables} where the task names that secret"
     )

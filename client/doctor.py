@@ -174,6 +174,8 @@ def _tiers(settings: Settings) -> Iterator[Finding]:
 def _secrets(settings: Settings) -> Iterator[Finding]:
     """Say of each secret whether it resolves here; its value is neither shown nor measured."""
     secrets = worker_secrets(settings)
+    for problem in secrets.unmasked:
+        yield Finding(WARN, "secret", problem.split("; ")[0], problem.split("; ")[1])
     for name in secrets.names:
         try:
             secrets.resolve([name])

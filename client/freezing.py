@@ -1,8 +1,9 @@
 """From a scenario to a task: everything is resolved and refused before anything starts."""
 
+import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pydantic import ValidationError
 
@@ -10,14 +11,15 @@ from client.problems import PrerequisiteError
 from client.scenarios import ScenarioError, ScenarioFile, load_rehearsal
 from client.tiers import Script, Tiers
 from schemas.contract import workspace_queue
-from schemas.errors import SandboxUnavailable, SeedInvalid
+from schemas.errors import SandboxUnavailable, SecretUnresolved, SeedInvalid
 from schemas.scenario import ModelEntry
 from schemas.task import TaskSpec
 from schemas.texts import BlobRef
 from schemas.workspace import WorkspaceKind, WorkspaceSpec
 from stores.artifacts import ArtifactStore
 from stores.sandbox_probe import probe_sandbox
-from stores.seeds import pack_seed
+from stores.secrets import Secrets, worker_secrets
+from stores.seeds import pack_seed, seed_files
 from stores.settings import Settings
 
 
@@ -39,7 +41,7 @@ def freeze(
             raise PrerequisiteError(str(SandboxUnavailable(reason)))
     tiers = Tiers(file, settings, _script(file, artifacts), override, environ)
     models = tiers.resolve()
-    seed = _seed(file, artifacts)
+    seed = _seed(file, artifacts, settings, environ)
     if tiers.problems:
         raise ScenarioError(tiers.problems)
     try:
@@ -80,10 +82,40 @@ def _script(file: ScenarioFile, artifacts: ArtifactStore) -> Script | None:
     return Script(artifacts.put_text(rehearsal.stored(str(path)).model_dump_json()), rehearsal)
 
 
-def _seed(file: ScenarioFile, artifacts: ArtifactStore) -> BlobRef | None:
+def _seed(
+    file: ScenarioFile, artifacts: ArtifactStore, settings: Settings, environ: Mapping[str, str]
+) -> BlobRef | None:
     if file.scenario.workspace.seed is None:
         return None
     try:
-        return artifacts.put_bytes(pack_seed(file.beside(file.scenario.workspace.seed)))
+        packed = pack_seed(file.beside(file.scenario.workspace.seed))
     except SeedInvalid as error:
         raise ScenarioError([file.problem(("workspace", "seed"), str(error))]) from error
+    problems = [
+        file.problem(
+            ("workspace", "seed"),
+            f"{shown} holds the value of secret {', '.join(names)}, and a seed is stored as it is: take it out; "
+            "commands find a secret that the task names as an environment variable",
+        )
+        for shown, names in _secrets_in(packed, _known_here(file, settings, environ))
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    return artifacts.put_bytes(packed)
+
+
+def _known_here(file: ScenarioFile, settings: Settings, environ: Mapping[str, str]) -> Secrets:
+    """Return what of the task's secrets this client can resolve, with the keys in its environment."""
+    secrets = worker_secrets(settings, environ)
+    secrets.learn_environment()
+    for name in file.scenario.secrets:
+        with contextlib.suppress(SecretUnresolved):  # the worker has it
+            secrets.resolve([name])
+    return secrets
+
+
+def _secrets_in(packed: bytes, secrets: Secrets) -> Iterator[tuple[str, list[str]]]:
+    for name, content in seed_files(packed):
+        found = {*secrets.names_in(name.encode("utf-8", "surrogateescape")), *secrets.names_in(content)}
+        if found:
+            yield secrets.mask(name), sorted(found)

@@ -1,17 +1,25 @@
 """Masking: known secret values replaced in texts, in whatever common encoding they stand there."""
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
-from urllib.parse import quote, quote_plus
 
-SHORTEST_SECRET = 8  # characters; a shorter value would blank ordinary words
-SHORTEST_LINE = 16  # of a value with several lines: a line shown alone is masked too
+from stores.views import View, squeeze, views
+
+SHORTEST_SECRET = 8  # characters that are no blanks; a shorter value, or line of one, would blank ordinary words
 SHORTEST_PART = 4  # of a value that was cut off with its text
 CUT = "…"
 _ARMOUR = "-----"  # the frame of a key file says nothing
+_GRAM = 6  # characters that are looked up at every third place of a text: see ``_candidates``
+_STRIDE = SHORTEST_SECRET - _GRAM + 1
+_LONGEST_ESCAPE = 6  # characters for one
+_HALF_CHARACTER = "\ufffd"  # as bytes are shown that are cut off in its middle
+_LABEL = re.compile(r"‹secret:(\w+)›")
+_HALF_ESCAPE = re.compile(
+    r"(?:\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\)?(?:u[0-9a-fA-F]{0,3}|x[0-9a-fA-F]?|[0-3][0-7]?)?"
+    r"|(?:%[c-fC-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){0,2})?(?:%[0-9a-fA-F]?)?|&#?\w{0,31}|\ufffd+)\Z"
+)
+Span = tuple[int, int, str]
 
 
 def label(name: str) -> str:
@@ -20,39 +28,44 @@ def label(name: str) -> str:
 
 
 class Masker:
-    """Replaces values in texts; pure, immutable, and cheap to call: a text is searched, never parsed."""
+    """Replaces values in texts. One thread may add values while others mask."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
-        """Mask the values that are the keys of ``names`` by the names that they have there.
-
-        Raises ValueError, without the value, where one has fewer than ``SHORTEST_SECRET`` characters.
-        """
-        labels: dict[str, str] = {}
+        """Mask the values that are the keys of ``names`` by the names that they have there: see ``add``."""
+        self._labels: dict[str, str] = {}
+        self._signs: set[str] = set()
+        self._grams: dict[str, list[str]] = {}
+        self._heads: dict[str, list[str]] = {}
+        self._tails: dict[str, list[str]] = {}
+        self._longest = 0
+        self._blanks = False
         for value, name in names.items():
-            if len(value) < SHORTEST_SECRET:
-                raise ValueError(f"the value of {name} is too short to be masked")
-            for form in forms(value):
-                labels.setdefault(form, label(name))
-        shown = set(labels.values())
-        found = [(form, sign) for form, sign in labels.items() if not any(form in other for other in shown)]
-        found.sort(key=lambda item: (-len(item[0]), item[0]))  # a secret that contains another one goes first
-        self._forms = [(form, sign + "\n" * form.count("\n")) for form, sign in found]
-        self._joined = [(_joined(form), sign) for form, sign in found]
-        self._longest = max((len(form) for form, _ in found), default=0)
+            self.add(value, name)
+
+    def add(self, value: str, name: str) -> None:
+        """Mask ``value`` from now on as the secret ``name``.
+
+        Raises ValueError, without the value, where it has fewer than ``SHORTEST_SECRET`` characters.
+        """
+        if len(squeeze(value)) < SHORTEST_SECRET:
+            raise ValueError(f"the value of {name} is too short to be masked")
+        self._signs.add(label(name))
+        self._blanks = self._blanks or squeeze(value) != value
+        for form in sorted(forms(value)):
+            if form not in self._labels:
+                self._labels[form] = label(name)
+                self._longest = max(self._longest, len(form))
+                self._index(form)
 
     def mask(self, text: str) -> str:
-        """Return ``text`` with every value replaced, also one whose characters line ends stand between.
+        """Return ``text`` with every value replaced, also one with blanks or line ends between its characters.
 
-        Lines keep their numbers. Where the text ends with ``…``, what is left of a value that was cut off there goes
-        as well.
+        Lines keep their numbers. Values that overlap go together, under the name of the longest. Where the text ends
+        with ``…``, what is left of a value that was cut off there goes as well.
         """
-        if not self._forms:
+        if not self._labels:
             return text
-        for form, sign in self._forms:
-            if form in text:
-                text = text.replace(form, sign)
-        if "\n" in text or "\r" in text:
-            text = self._mask_split(text)
+        text = _replaced(text, self._found(text))
         return self._without_beginning(text[:-1]) + CUT if text.endswith(CUT) else text
 
     def mask_head(self, text: str) -> str:
@@ -65,60 +78,108 @@ class Masker:
 
     def mask_bytes(self, data: bytes) -> bytes:
         """Like ``mask``, for bytes; what is no UTF-8 stays as it is."""
-        if not self._forms:
+        if not self._labels:
             return data
         return self.mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
-    def _mask_split(self, text: str) -> str:
-        joined = _joined(text)
-        for form, sign in self._joined:
-            if form in joined:
-                split = re.compile(r"[\r\n]*".join(map(re.escape, form)))
-                text = split.sub(partial(_with_its_lines, sign), text)
-        return text
+    def names_in(self, text: str) -> list[str]:
+        """Return the names of the values that stand in ``text``, in order."""
+        return sorted({sign.removeprefix("‹secret:").removesuffix("›") for _, _, sign in self._found(text)})
+
+    def labels_in(self, text: str) -> list[str]:
+        """Return the names of the secrets whose masks stand in ``text``, in order."""
+        return sorted({mask[1] for mask in _LABEL.finditer(text) if mask[0] in self._signs})
+
+    def _index(self, form: str) -> None:
+        """Make ``form`` findable, by that place in it which the fewest others share: tokens begin alike."""
+        places = {0, (len(form) - SHORTEST_SECRET) // 2, len(form) - SHORTEST_SECRET}
+        grams = [[form[place + more : place + more + _GRAM] for more in range(_STRIDE)] for place in sorted(places)]
+        for gram in min(grams, key=lambda some: sum(len(self._grams.get(gram, ())) for gram in some)):
+            self._grams.setdefault(gram, []).append(form)
+        self._heads.setdefault(form[:SHORTEST_PART], []).append(form)
+        self._tails.setdefault(form[-SHORTEST_PART:], []).append(form)
+
+    def _candidates(self, text: str) -> set[str]:
+        """Return the forms that may stand in ``text``, without searching it once for each.
+
+        Of every form the index holds the grams at ``_STRIDE`` places in a row, one of which is looked up wherever the
+        form stands.
+        """
+        grams = self._grams
+        places = range(0, len(text) - _GRAM + 1, _STRIDE)
+        hits = {gram for place in places if (gram := text[place : place + _GRAM]) in grams}
+        return {form for gram in hits for form in grams[gram]}
+
+    def _found(self, text: str) -> list[Span]:
+        """Return where values stand in ``text``, but for those that are part of a mask."""
+        found: set[Span] = set()
+        for view in views(text, self._blanks):
+            for form in self._candidates(view.text):
+                place = view.text.find(form)
+                while place >= 0:
+                    found.add((*view.span(place, place + len(form)), self._labels[form]))
+                    place = view.text.find(form, place + 1)
+        if not found:
+            return []
+        masks = [mask.span() for mask in _LABEL.finditer(text) if mask[0] in self._signs]
+        return [span for span in found if not any(first <= span[0] and span[1] <= last for first, last in masks)]
 
     def _without_beginning(self, text: str) -> str:
         """Replace the longest beginning of a value that ``text`` ends with."""
-        last = text[-self._longest :]
-        cut, sign = len(last), ""
-        for form, its_sign in self._joined:
-            place = last.find(form[:SHORTEST_PART])
-            while 0 <= place < cut:
-                if form.startswith(last[place:]):
-                    cut, sign = place, its_sign
-                place = last.find(form[:SHORTEST_PART], place + 1)
-        return text[: len(text) - len(last) + cut] + sign
+        last = text[-_LONGEST_ESCAPE * self._longest :] if self._labels else ""
+        whole = len(last) - len((_HALF_ESCAPE.search(last) or [""])[0])
+        spans = [
+            (begun[0], len(last), begun[1])
+            for part in {last, last[:whole]}
+            for view in views(part, self._blanks)
+            if (begun := self._begun(view))
+        ]
+        return text[: len(text) - len(last)] + _replaced(last, spans)
+
+    def _begun(self, view: View) -> tuple[int, str] | None:
+        """Return where the longest beginning of a value that the view ends with begins in the text, and its mask."""
+        text = view.text
+        for place in range(max(len(text) - self._longest, 0), len(text) - SHORTEST_PART + 1):
+            for form in self._heads.get(text[place : place + SHORTEST_PART], ()):
+                if form.startswith(text[place:]):
+                    return view.span(place, len(text))[0], self._labels[form]
+        return None
 
     def _without_end(self, text: str) -> str:
         """Replace the longest end of a value that ``text`` begins with."""
-        first = text[: self._longest]
-        cut, sign = 0, ""
-        for form, its_sign in self._joined:
-            place = first.rfind(form[-SHORTEST_PART:])
-            while place >= 0 and place + SHORTEST_PART > cut:
-                if form.endswith(first[: place + SHORTEST_PART]):
-                    cut, sign = place + SHORTEST_PART, its_sign
-                place = first.rfind(form[-SHORTEST_PART:], 0, place + SHORTEST_PART - 1)
-        return sign + text[cut:]
+        whole = text.lstrip(_HALF_CHARACTER)
+        first = whole[: _LONGEST_ESCAPE * self._longest]
+        spans = [(0, ended[0], ended[1]) for view in views(first, self._blanks) if (ended := self._ended(view))]
+        return (_replaced(first, spans) if spans else text[: len(text) - len(whole)] + first) + whole[len(first) :]
+
+    def _ended(self, view: View) -> tuple[int, str] | None:
+        """Return where the longest end of a value that the view begins with ends in the text, and its mask."""
+        text = view.text
+        for place in range(min(self._longest, len(text)), SHORTEST_PART - 1, -1):
+            for form in self._tails.get(text[place - SHORTEST_PART : place], ()):
+                if form.endswith(text[:place]):
+                    return view.span(0, place)[1], self._labels[form]
+        return None
 
 
 def forms(value: str) -> set[str]:
-    """Return how ``value`` looks in the eight encodings: plain, JSON-escaped, URL-quoted, hexadecimal in small and in
-    capital letters, and base64 at its three alignments; each with the variants that are in use.
+    """Return how ``value`` looks plainly, in hexadecimal, and in base64 at its three alignments, all without blanks.
+
+    Of a value with several lines also with the other line ends, and every line that is long enough to be masked alone.
+    Escapes are none of its business: they are undone in the text that is searched.
     """
-    lines = [line.strip() for line in value.splitlines()] if "\n" in value else []
-    alone = [line for line in lines if len(line) >= SHORTEST_LINE and not line.startswith(_ARMOUR)]
-    return {form for text in (value, *alone) for form in _encoded(text)}
+    texts = [value]
+    if "\n" in value:
+        unix = value.replace("\r\n", "\n")
+        lines = [line.strip() for line in unix.splitlines()]
+        alone = [line for line in lines if len(squeeze(line)) >= SHORTEST_SECRET and not line.startswith(_ARMOUR)]
+        texts = [unix, unix.replace("\n", "\r\n"), *alone]
+    return {form for text in texts for form in _encoded(text)}
 
 
 def _encoded(value: str) -> Iterator[str]:
     data = value.encode("utf-8", "surrogateescape")
-    yield value
-    yield repr(value)[1:-1]
-    for escaped in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
-        yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped)[1:-1])
-    for quoted in (quote(data), quote(data, safe=""), quote(data, safe="!'()*"), quote_plus(data)):
-        yield from (quoted, re.sub("%..", lambda found: found[0].lower(), quoted))
+    yield squeeze(value)
     yield from (data.hex(), data.hex().upper())
     for before in range(3):
         yield from _base64(data, before)
@@ -132,9 +193,27 @@ def _base64(data: bytes, before: int) -> Iterator[str]:
     yield base64.urlsafe_b64encode(whole).decode()[first:last]
 
 
-def _with_its_lines(sign: str, found: re.Match[str]) -> str:
-    return sign + "\n" * found[0].count("\n")
+def _replaced(text: str, spans: list[Span]) -> str:
+    """Return ``text`` with every union of overlapping spans replaced, line ends kept."""
+    if not spans:
+        return text
+    parts, done = [], 0
+    for first, last, sign in _united(spans):
+        parts += [text[done:first], sign, "\n" * text.count("\n", first, last)]
+        done = last
+    return "".join([*parts, text[done:]])
 
 
-def _joined(text: str) -> str:
-    return text.replace("\n", "").replace("\r", "")
+def _united(spans: list[Span]) -> Iterator[Span]:
+    ordered = sorted(spans, key=lambda span: (span[0], -span[1], span[2]))
+    begin, end, sign = ordered[0]
+    size = end - begin
+    for first, last, its_sign in ordered[1:]:
+        if first >= end:
+            yield begin, end, sign
+            begin, end, sign, size = first, last, its_sign, last - first
+            continue
+        end = max(end, last)
+        if last - first > size:
+            sign, size = its_sign, last - first
+    yield begin, end, sign

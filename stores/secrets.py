@@ -1,24 +1,30 @@
 """The secrets of a worker: resolved at the moment of use, and known from then on to whatever is stored or logged."""
 
 import contextlib
+import logging
 import os
 import re
 import signal
+import stat
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from schemas.errors import SecretUnresolved
 from schemas.secrets import SecretSource
+from stores.database_passwords import PASSWORD, database_passwords, is_word
 from stores.masking import SHORTEST_SECRET, Masker, label
 from stores.settings import Settings
+from stores.views import squeeze
+
+log = logging.getLogger("surefoot.secrets")
 
 MAX_BYTES = 32 * 1024  # an environment variable holds 128 kB at most
-KEPT_VALUES = 8  # of one name: values rotate, and older ones still stand in files
-KEY_VARIABLE = re.compile(r"(API_KEY|ACCESS_KEY|_TOKEN)$")
+KEPT_VALUES = 1000  # of one name: values rotate, and older ones still stand in files
+KEPT_CHARACTERS = 2_000_000  # of one name; what is searched for takes some twenty times as much memory
+KEY_VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS)$", re.IGNORECASE)
 SHORTEST_KEY = 16  # characters of a key that nobody has named as one
 
 
@@ -32,6 +38,8 @@ class Secrets:
         self._sources = dict(sources or {})
         self._environ = environ
         self._known: dict[str, str] = {}
+        self.unmasked: list[str] = []
+        """What is known and cannot be masked, and why, for people."""
         self._masker = Masker({})
         self._lock = threading.Lock()
 
@@ -45,17 +53,52 @@ class Secrets:
         return {name: self._resolve(name) for name in names}
 
     def learn(self, name: str, value: str) -> bool:
-        """Mask ``value`` from now on; return whether it is long enough for that."""
-        if len(value) < SHORTEST_SECRET:
+        """Mask ``value`` from now on; return whether it is long enough for that.
+
+        The last ``KEPT_VALUES`` values of a name are kept, or fewer long ones; to forget older ones is logged.
+        """
+        if len(squeeze(value)) < SHORTEST_SECRET:
             return False
+        forgotten = 0
         with self._lock:
             if value not in self._known:
-                older = [known for known, of in self._known.items() if of == name]
-                for forgotten in older[: max(len(older) - KEPT_VALUES + 1, 0)]:
-                    del self._known[forgotten]
+                forgotten = self._forget_for(name, value)
                 self._known[value] = name
-                self._masker = Masker(self._known)
+                if forgotten:
+                    self._masker = Masker(self._known)
+                else:
+                    self._masker.add(value, name)
+        if forgotten:
+            log.warning("secret %s rotates: its %d oldest values are forgotten, and masked no longer", name, forgotten)
         return True
+
+    def _forget_for(self, name: str, value: str) -> int:
+        """Make room for ``value``: where there is none, forget a tenth at once, since that takes a while."""
+        older = [known for known, of in self._known.items() if of == name]
+        room = KEPT_CHARACTERS - len(value)
+        if len(older) < KEPT_VALUES and sum(map(len, older)) <= room:
+            return 0
+        kept = older[KEPT_VALUES // 10 if len(older) >= KEPT_VALUES else 1 :]
+        while kept and sum(map(len, kept)) > room:
+            del kept[: len(kept) // 10 + 1]
+        for forgotten in older[: len(older) - len(kept)]:
+            del self._known[forgotten]
+        return len(older) - len(kept)
+
+    def learn_environment(self) -> None:
+        """Learn the keys in the environment, by what they are called; a path is none."""
+        for variable, value in sorted(self._environ.items()):
+            if KEY_VARIABLE.search(variable) and len(value) >= SHORTEST_KEY and not _is_path(value):
+                self.learn(variable, value)
+
+    def learn_database(self, url: str) -> None:
+        """Learn the passwords of the database at ``url``; a word that masking would find everywhere is ``unmasked``."""
+        for password, place in database_passwords(url, self._environ).items():
+            if is_word(password, url) or not self.learn(PASSWORD, password):
+                self.unmasked.append(
+                    f"the database's password, from {place}, is a common word or has fewer than {SHORTEST_SECRET} "
+                    "characters: it is masked nowhere; give that user a long random one"
+                )
 
     def learn_all(self) -> dict[str, str]:
         """Learn what can be resolved, and the keys in the environment; return why each of the others cannot. Blocks."""
@@ -70,9 +113,7 @@ class Secrets:
         if self._sources:
             with ThreadPoolExecutor(max_workers=8) as pool:
                 list(pool.map(learn, self._sources))
-        for variable, value in sorted(self._environ.items()):
-            if KEY_VARIABLE.search(variable) and len(value) >= SHORTEST_KEY:
-                self.learn(variable, value)
+        self.learn_environment()
         return problems
 
     def mask(self, text: str) -> str:
@@ -91,6 +132,14 @@ class Secrets:
         """Return ``data`` without any known value."""
         return self._masker.mask_bytes(data)
 
+    def names_in(self, data: bytes) -> list[str]:
+        """Return the names of the known values that stand in ``data``, in order."""
+        return self._masker.names_in(data.decode("utf-8", "surrogateescape"))
+
+    def labels_in(self, text: str) -> list[str]:
+        """Return the names of the secrets whose masks stand in ``text``, in order."""
+        return self._masker.labels_in(text)
+
     def _resolve(self, name: str) -> str:
         source = self._sources.get(name)
         if source is None:
@@ -100,7 +149,7 @@ class Secrets:
                 "with env, file or command to config.toml in its data folder, and restart it"
             )
         value, place = self._read(name, source)
-        problem = _problem(name, value)
+        problem = _problem(value, (name, *self._sources, PASSWORD))
         if problem:
             raise SecretUnresolved(f"secret {name}: its value, from {place}, {problem}")
         self.learn(name, value)
@@ -121,34 +170,46 @@ class Secrets:
 
 
 def worker_secrets(settings: Settings, environ: Mapping[str, str] = os.environ) -> Secrets:
-    """Return the secrets that the settings name; the database's password is known from the start."""
+    """Return the secrets that the settings name; the keys of its tiers and the database's
+    passwords are known from the start."""
     secrets = Secrets(settings.secrets, environ)
-    password = urlsplit(settings.database_url).password
-    if password:
-        secrets.learn("DATABASE_PASSWORD", unquote(password))
+    for tier in settings.tiers.values():
+        if tier.api_key_env and tier.api_key_env in environ:
+            secrets.learn(tier.api_key_env, environ[tier.api_key_env])
+    secrets.learn_database(settings.database_url)
     return secrets
 
 
-def _problem(name: str, value: str) -> str | None:
+def _problem(value: str, names: Iterable[str]) -> str | None:
     """Return why a value cannot be used, or None."""
     if not value.strip():
         return "is empty; put the value there"
     if "\x00" in value:
         return "holds a NUL character, which no environment variable can; use a text"
-    if len(value) < SHORTEST_SECRET:
+    size = len(squeeze(value))
+    if size < SHORTEST_SECRET:
         return (
-            f"has {len(value)} characters; fewer than {SHORTEST_SECRET} cannot be masked without blanking ordinary "
-            "words; use a longer one"
+            f"has {size} characters (blanks do not count); fewer than {SHORTEST_SECRET} cannot be masked "
+            "without blanking ordinary words; use a longer one"
         )
     if len(value.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         return f"has more than {MAX_BYTES:,} bytes; give commands a file instead"
-    if value in label(name):
-        return "is part of its own name; put the value there"
+    if any(squeeze(value) in label(name) for name in names):
+        return "is part of the name of a secret, which stands in texts; put the value there"
     return None
+
+
+def _is_path(value: str) -> bool:
+    try:
+        return Path(value).exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _file(name: str, path: str) -> bytes:
     try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):  # to open a pipe would wait for who writes into it
+            raise SecretUnresolved(f"secret {name}: {path} is no regular file; put the value into one")
         with Path(path).open("rb") as file:
             return file.read(MAX_BYTES + 2)
     except OSError as error:

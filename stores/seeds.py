@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from schemas.errors import SeedInvalid
@@ -31,6 +32,14 @@ def pack_seed(folder: Path) -> bytes:
     except OSError as error:
         raise SeedInvalid(f"{folder} cannot be read: {error}") from error
     return buffer.getvalue()
+
+
+def seed_files(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of all that is in a seed; of a link its target."""
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isreg() else None
+            yield member.name, content.read() if content else member.linkname.encode("utf-8", "surrogateescape")
 
 
 def unpack_seed(data: bytes, folder: Path) -> None:

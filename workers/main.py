@@ -70,7 +70,7 @@ def make_parts(settings: Settings, model: Gateway | Deferred | None, secrets: Se
 
 def learn(secrets: Secrets) -> None:
     """Learn all that resolve, so that they are masked; one that does not matters only to the tasks that name it."""
-    for problem in secrets.learn_all().values():
+    for problem in (*secrets.learn_all().values(), *secrets.unmasked):
         log.warning("%s", problem)
 
 

@@ -23,6 +23,7 @@ MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 TAIL_BYTES = 64 * 1024
 STOP_SECONDS = 2 * guard.KILL_SECONDS
 DRAIN_SECONDS = 5.0
+SIGNALLED = 128  # exit codes above it say which signal has ended the command
 
 
 class Ending(StrEnum):
@@ -113,7 +114,8 @@ async def _guarded(
         for task in (reading, reporting, stopping):
             task.cancel()
         await asyncio.gather(reading, reporting, stopping, return_exceptions=True)
-    text = await asyncio.to_thread(output.text, secrets)
+    killed = report.ending is not Ending.EXITED or (report.exit_code or 0) > SIGNALLED
+    text = await asyncio.to_thread(output.text, secrets, killed)
     return CommandResult(report.ending, report.exit_code, text, output.total, output.dropped, report.left)
 
 
@@ -173,9 +175,12 @@ class _Output:
     def dropped(self) -> int:
         return max(self.total - len(self._head) - TAIL_BYTES, 0)
 
-    def text(self, secrets: Secrets) -> str:
+    def text(self, secrets: Secrets, killed: bool) -> str:
+        """Return what was kept, masked. Who is killed leaves half of what it was about to write: blocks of 4 kB."""
         tail = self._tail[-TAIL_BYTES:]
         if not self.dropped:
-            return secrets.mask(decode(bytes(self._head + tail)))
-        head, end = secrets.mask_head(decode(bytes(self._head))), secrets.mask_tail(decode(bytes(tail)))
+            text = decode(bytes(self._head + tail))
+            return secrets.mask_head(text) if killed or not text.endswith("\n") else secrets.mask(text)
+        head = secrets.mask_head(decode(bytes(self._head)))
+        end = secrets.mask_tail(secrets.mask_head(decode(bytes(tail))))
         return f"{head}\n[… {self.dropped:,} bytes were not kept …]\n{end}"

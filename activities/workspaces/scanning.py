@@ -43,12 +43,14 @@ class _Scan:
     def run(self) -> Manifest:
         taken_ns = time.time_ns()
         listing = walk(self._root, self._stopped)
+        shown = _shown([found.path for found in listing.found], self._artifacts.secrets.mask)
         entries: dict[str, Entry] = {}
         for found in sorted(listing.found, key=_importance):
             if self._stopped():
                 raise Stopped
-            path = self._artifacts.secrets.mask(found.path)
-            entries[path] = self._unchanged(path, found) or self._entry(path, found)
+            path = shown[found.path]
+            known = self._unchanged(path, found) if path == found.path else None  # a masked one may be another file's
+            entries[path] = known or self._entry(path, found)
         packs = self._before.packs
         if self._new_pack:
             packs = (*packs, self._artifacts.put_bytes(bytes(self._new_pack)))
@@ -125,6 +127,20 @@ class _Scan:
         except (PathRefused, OSError):
             return "unreadable"
         return os.fsencode(target).hex()
+
+
+def _shown(paths: list[str], mask: Callable[[str], str]) -> dict[str, str]:
+    """Return how each path is shown: masked, with a number where another one is masked alike or really called so."""
+    masked = {path: mask(path) for path in sorted(paths)}
+    taken = {path for path, sign in masked.items() if sign == path}
+    for path, sign in masked.items():
+        if sign != path:
+            number = 1
+            while masked[path] in taken:
+                number += 1
+                masked[path] = f"{sign} ({number})"
+            taken.add(masked[path])
+    return masked
 
 
 def _importance(found: Found) -> tuple[bool, int, str]:

@@ -49,9 +49,32 @@ def test_a_reply_is_masked_before_it_is_kept_and_read(bench: ModelBench, stub: M
     assert reply.thought == f"use {SIGN}"
     assert reply.actions[0].preview == f"x {SIGN}"
     assert bench.artifacts.get_text(reply.actions[0].arguments) == f'{{"command":"x {SIGN}"}}'
+    assert (reply.actions[0].invalid or "").startswith("the arguments hold the value or the mask of secret TOKEN")
+    assert "use the environment variable in a command of run, $TOKEN where" in (reply.actions[0].invalid or "")
     reasoning = bench.record().reasoning
     assert reasoning is not None
     assert bench.artifacts.get_text(reasoning) == f"{SIGN} is it"
+
+
+@pytest.mark.parametrize(
+    ("content", "fine"),
+    [
+        (f"key={SIGN}", False),
+        (f"key={TOKEN[:20]}\n  {TOKEN[20:]}", False),
+        ("key=‹secret:OTHER›", True),
+        ("$TOKEN", True),
+    ],
+)
+def test_no_action_is_performed_other_than_it_was_proposed(
+    bench: ModelBench, stub: ModelStub, content: str, fine: bool
+) -> None:
+    action = {"tool": "write_file", "arguments": {"path": "conf.ini", "content": content}}
+    stub.script = lambda asked: Behaviour(content=json.dumps({"thought": "write", "actions": [action], "more": False}))
+    request = bench.request(Node.PROPOSE_ACTION, bench.choice(stub.url), tools=("write_file",))
+    proposed = run_activity(bench.nodes.propose_action, request).actions[0]
+    assert (proposed.invalid is None) is fine
+    if fine:
+        assert json.loads(bench.artifacts.get_text(proposed.arguments))["content"] == content
 
 
 def test_a_prompt_is_masked_and_a_citation_of_its_mask_is_found(bench: ModelBench, stub: ModelStub) -> None:

@@ -1,5 +1,6 @@
 """A task's secrets reach its commands by name, and nothing that is stored or returned shows them."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator
@@ -100,6 +101,23 @@ def test_files_that_hold_it_are_shown_without_it(bench: WorkspaceBench) -> None:
     assert f"-key: {SIGN}\n+key: {SIGN} and more" in bench.text(again.difference)
 
 
+def test_files_whose_names_are_masked_alike_are_told_apart(bench: WorkspaceBench) -> None:
+    (bench.root / "alike").mkdir()
+    data = VALUE.encode()
+    names = [data.hex(), data.hex().upper(), base64.urlsafe_b64encode(data).decode()]
+    for number, name in enumerate(names):
+        (bench.root / "alike" / f"{name}.txt").write_text(f"it is number {number}")
+    (bench.root / "alike" / f"{SIGN}.txt (2)").write_text("it is called so")
+    before = bench.frame("f1")
+    assert all(f"it is number {number}" in bench.text(before.text) for number in range(3))
+    for name in names:
+        (bench.root / "alike" / f"{name}.txt").unlink()
+        after = bench.frame("f2", before)
+        assert after.fingerprint != before.fingerprint
+        assert f"alike/{SIGN}" in bench.text(after.difference)
+        before = after
+
+
 def test_a_long_line_is_masked_before_it_is_cut(bench: WorkspaceBench) -> None:
     bench.act("run", command="""python3 -c "import os; print('w' * 290 + os.environ['TOKEN'])" > wide.txt""")
     assert VALUE[:4] not in bench.shown(bench.act("search_files", text="wwww", path="wide.txt"))
@@ -129,6 +147,15 @@ def test_what_the_cut_of_a_long_output_leaves_of_it_is_masked(tmp_path: Path) ->
     whole = bench.text(bench.act("run", command=f'python3 -c "{code}"').output)
     assert f"x{SIGN}\n[… " in whole
     assert f"not kept …]\n{SIGN}z" in whole
+
+
+@pytest.mark.parametrize("end", ["exec sleep 60", "kill -9 $$", "exit 0"])
+def test_what_a_command_leaves_half_written_is_masked(bench: WorkspaceBench, end: str) -> None:
+    half = VALUE[:10]
+    reply = bench.perform(bench.request("run", command=f'printf "key: %.10s" "$TOKEN"; {end}', timeout_seconds=3))
+    assert half not in bench.shown(reply.observation)
+    assert half not in reply.observation.summary
+    assert f"key: {SIGN}" in bench.shown(reply.observation)
 
 
 def test_a_task_whose_secret_does_not_resolve_gets_no_workspace(tmp_path: Path) -> None:

@@ -316,6 +316,13 @@ def test_doctor_says_which_secrets_resolve_and_shows_no_value(home: Path, monkey
     assert "hunter2" not in result.stdout
 
 
+def test_doctor_warns_of_a_password_that_is_masked_nowhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "postgres")
+    stdout = CliRunner().invoke(app, ["doctor"]).stdout
+    assert re.search(r"warn +secret +the database's password, from PGPASSWORD, is a common word or has fewer", stdout)
+    assert "→ give that user a long random one" in stdout
+
+
 def test_doctor_says_where_traces_and_metrics_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ok   traces" not in CliRunner().invoke(app, ["doctor"]).stdout
     monkeypatch.setenv("SUREFOOT_TELEMETRY__OTLP_ENDPOINT", "http://127.0.0.1:4318")

@@ -1,5 +1,6 @@
 """A task is frozen with everything resolved, or refused with everything that is wrong, before anything starts."""
 
+import base64
 import importlib.util
 import socket
 from pathlib import Path
@@ -183,3 +184,31 @@ def test_names_of_secrets_go_into_the_task_and_bad_ones_are_refused(tmp_path: Pa
     assert frozen(tmp_path, f"{REHEARSED}secrets: [A_TOKEN, B_2]\n").secrets == ("A_TOKEN", "B_2")
     for wrong in ("[token]", "[A, A]", "[LD_PRELOAD]", "{A: value}"):
         assert "task.yaml:10: secrets" in refused(tmp_path, f"{REHEARSED}secrets: {wrong}\n")
+
+
+def test_a_seed_that_holds_a_secret_is_refused_with_the_file_named_and_is_not_stored(tmp_path: Path) -> None:
+    value, key = "kx9/Tq+7=vB2mN", "sk-0123456789abcdef"
+    more = f"{REHEARSED}secrets: [A_TOKEN, ELSEWHERE]\n"
+    seeded = "workspace: {kind: local, seed: seed}"
+    (tmp_path / "seed" / "sub").mkdir(parents=True)
+    (tmp_path / "seed" / ".env").write_text(f"TOKEN={value}\n")
+    (tmp_path / "seed" / "sub" / "b64").write_bytes(base64.encodebytes(b"x" * 50 + key.encode()))
+    (tmp_path / "seed" / "sub" / value.encode().hex()).touch()
+    path = write_scenario(tmp_path, f"{HEAD}{seeded}\n{more}", SCRIPT % "true")
+    settings = settings_for(tmp_path, '[secrets.A_TOKEN]\nenv = "OUTSIDE"\n')
+
+    def freeze_with(environ: dict[str, str]) -> TaskSpec:
+        return freeze(load(path), settings, ArtifactStore(settings.artifacts_dir), None, environ)
+
+    with pytest.raises(ScenarioError) as caught:
+        freeze_with({"OUTSIDE": value, "MY_KEY": key})
+    first, second, third = str(caught.value).splitlines()
+    assert "task.yaml:7: workspace.seed: .env holds the value of secret A_TOKEN, and a seed is stored as it is" in first
+    assert "sub/‹secret:A_TOKEN› holds the value of secret A_TOKEN" in second
+    assert "sub/b64 holds the value of secret MY_KEY" in third
+    assert not list(settings.artifacts_dir.rglob("*")) or value.encode() not in _stored(settings)
+    assert freeze_with({}).workspace.seed is not None, "who cannot resolve it cannot see it"
+
+
+def _stored(settings: Settings) -> bytes:
+    return b"".join(path.read_bytes() for path in settings.artifacts_dir.rglob("*") if path.is_file())

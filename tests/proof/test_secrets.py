@@ -40,15 +40,23 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAMES = ("A_TOKEN", "B_FILE", "C_COMMAND")
 KEY = "STUB_KEY"
+DATABASE = "PGPASSWORD"
 TOOLS = ("run", "read_file", "write_file", "edit_file", "list_files", "search_files")
 MARKER = f"marker-{chance.token_hex(12)}"
 LEAK = f"""
-import base64, json, os, urllib.parse
+import base64, html, json, os, shlex, urllib.parse
 print({MARKER!r})
 for name in {NAMES!r}:
     value = os.environ[name]
     data = value.encode()
     print(value, json.dumps([value]), repr(value), urllib.parse.quote(value, safe=""), data.hex(), data.hex().upper())
+    go = json.dumps(value, ensure_ascii=False)
+    for sign in "<>&":
+        go = go.replace(sign, "\\\\u%04x" % ord(sign))
+    print(go, "".join("%%%02x" % byte for byte in data), html.escape(value), shlex.quote(value))
+    print(data.hex(" "), data.hex(":"))
+    print("".join(character + chr(0) for character in value))
+    print("".join("    " + line + chr(10) for line in base64.encodebytes(data * 3).decode().splitlines()))
     for before in range(4):
         print(base64.b64encode(b"x" * before + data + b"yz").decode())
     print(base64.encodebytes(b"w" * 50 + data + b"w" * 50).decode())
@@ -81,7 +89,7 @@ class Ran:
 
 def value_of(name: str) -> str:
     """Return a new value whose encodings all differ."""
-    return f"{name[0]}{chance.token_hex(6)}/+ &%'\"\\{chance.token_urlsafe(12)}?"
+    return f"{name[0]}{chance.token_hex(6)}/+ <é>&%'\"\\{chance.token_urlsafe(12)}?"
 
 
 def action(tool: str, **arguments: Any) -> dict[str, Any]:
@@ -99,7 +107,7 @@ def through_every_tool(settings: Settings) -> TaskSpec:
     """Return a task that reads, writes, lists, searches, edits, fails and runs out of time with its secrets."""
     refused = [
         action("run", command="python3 leak.py; env"),
-        action("run", command='printf "%s is refused\\n" "$A_TOKEN" >&2; exit 4'),
+        action("run", command=f'printf "%s is refused, {MARKER}\\n" "$A_TOKEN" >&2; exit 4'),
     ]
     read = [
         *(action("read_file", path=f"{name}.{end}") for name in NAMES for end in ("txt", "b64")),
@@ -181,7 +189,7 @@ def configure(settings: Settings, folder: Path, values: dict[str, str]) -> dict[
     }
     text = "".join(f"[secrets.{name}]\n{source}\n" for name, source in sources.items())
     (settings.home / "config.toml").write_text(text)
-    return {"OUTSIDE_A": values["A_TOKEN"], KEY: values[KEY], "SUREFOOT_LOG_LEVEL": "debug"}
+    return {"OUTSIDE_A": values["A_TOKEN"], KEY: values[KEY], DATABASE: values[DATABASE], "SUREFOOT_LOG_LEVEL": "debug"}
 
 
 async def export(client: Client, folder: Path) -> None:
@@ -202,6 +210,7 @@ def _decoded(item: dict[str, Any]) -> dict[str, Any]:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     outside, exports = tmp_path_factory.mktemp("outside"), tmp_path_factory.mktemp("exports")
     values = {name: value_of(name) for name in NAMES} | {KEY: f"sk-{chance.token_urlsafe(30)}"}
+    values[DATABASE] = value_of(DATABASE)
     with (
         serving_home(tmp_path_factory.mktemp("home")) as home,
         stub_process(outside / "bill.jsonl", rules(values)) as stub,
@@ -246,7 +255,7 @@ def test_the_tasks_went_all_the_ways_that_were_meant(ran: Ran) -> None:
     assert any("no plan but" in json.dumps(entry["body"]) for entry in ran.asked), "a repair quotes a reply"
 
 
-@pytest.mark.parametrize("name", [*NAMES, KEY])
+@pytest.mark.parametrize("name", [*NAMES, KEY, DATABASE])
 def test_nothing_that_is_kept_holds_a_secret(ran: Ran, name: str) -> None:
     assert scan(kept(ran), {name: ran.values[name]}) == []
 
@@ -276,7 +285,7 @@ def test_the_scan_looks_where_things_are_kept(ran: Ran) -> None:
 def test_the_scan_finds_a_planted_secret_in_every_encoding(ran: Ran, tmp_path: Path) -> None:
     for number, value in enumerate(ran.values.values()):
         forms = encodings(value)
-        assert len(forms) == 8
+        assert len(forms) == 15
         for encoding, form in forms.items():
             planted = tmp_path / f"{number}-planted"
             planted.write_bytes(b"\x00some bytes\xff" + form.encode() + b"\n")

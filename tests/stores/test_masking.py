@@ -1,8 +1,11 @@
 """Masking finds a value in every encoding, at every alignment, whatever stands around it, and nothing else."""
 
 import base64
+import html
 import json
 import random
+import re
+import shlex
 import string
 import urllib.parse
 
@@ -19,7 +22,9 @@ SIGN = label("TOKEN")
 KEY_FILE = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEF\nAASCBKcwggSjAgEAAoIBAQC7VJTU\n-----END KEY-----"
 
 characters = st.characters(codec="utf-8", exclude_characters="‹›…", exclude_categories=["Cc"])
-values = st.text(characters, min_size=8, max_size=60).filter(lambda value: value not in SIGN)
+values = st.text(characters, min_size=8, max_size=60).filter(
+    lambda value: value not in SIGN and len("".join(value.split())) >= 8
+)
 around = st.text(st.characters(codec="utf-8", exclude_characters="‹›…"), max_size=50)
 
 
@@ -45,13 +50,37 @@ def test_every_encoding_at_every_alignment_goes(value: str, prefix: str) -> None
         "base64": base64.b64encode(whole).decode(),
         "base64, URL": base64.urlsafe_b64encode(whole).decode(),
         "base64, lines": base64.encodebytes(whole).decode(),
+        "base64, indented": "".join(f"    {line}\n" for line in base64.encodebytes(whole).decode().splitlines()),
+        "JSON as Go writes it": _as_go(prefix + value),
+        "JSON, capital": re.sub(r"\\u....", lambda found: f"\\u{found[0][2:].upper()}", json.dumps(prefix + value)),
+        "JSON in JSON in JSON": json.dumps(json.dumps(json.dumps([prefix + value]))),
+        "JSON in a URL": urllib.parse.quote(json.dumps([prefix + value])),
+        "repr of bytes": repr(prefix.encode() + value.encode()),
+        "ASCII": ascii(prefix + value),
+        "octal": "".join(f"\\{byte:03o}" if byte > 126 else chr(byte) for byte in (prefix + value).encode()),
+        "URL, every character": "".join(f"%{byte:02x}" for byte in whole),
+        "HTML": html.escape(prefix + value),
+        "HTML, numbers": "".join(f"&#{ord(character)};" for character in prefix + value),
+        "shell": shlex.quote(prefix + value),
+        "hex, spaced": whole.hex(" "),
+        "hex, with colons": whole.hex(":"),
+        "UTF-16 of ASCII": "\x00".join(prefix + value),
+        "UTF-16 of ASCII, shown": "␀".join(prefix + value),
+        "coloured": f"{prefix}\x1b[31m{value[:5]}\x1b[0m{value[5:]}",
+        "other line ends": (prefix + value).replace("\n", "\r\n"),
+        "base64, other line ends": base64.b64encode((prefix + value).replace("\n", "\r\n").encode()).decode(),
     }
     for encoding, text in texts.items():
         masked = masker(value).mask(f"before {text} after")
         assert SIGN in masked, encoding
-        assert found_in(masked.encode(), {"TOKEN": value}) == [], encoding
+        assert found_in(masked.encode("utf-8", "surrogateescape"), {"TOKEN": value}) == [], encoding
         assert masked.startswith("before ")
         assert masked.endswith(" after")
+
+
+def _as_go(text: str) -> str:
+    said = json.dumps(text, ensure_ascii=False)
+    return said.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @given(values, around, around)
@@ -84,6 +113,52 @@ def test_a_value_that_is_split_over_lines_goes_and_lines_keep_their_numbers(widt
         assert found_in(masked.encode(), {"TOKEN": TOKEN}) == []
 
 
+def test_a_value_stays_masked_where_blanks_stand_in_it_or_are_missing() -> None:
+    masking = masker("correct horse battery")
+    for text in (
+        "correct\n  horse\n  battery",
+        "correct  horse\tbattery",
+        "correct+horse+battery",
+        "correcthorsebattery",
+    ):
+        assert masking.mask(f"<{text}>") == f"<{SIGN}{text.count(chr(10)) * chr(10)}>"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_no_line_of_eight_characters_of_a_value_shows(end: str) -> None:
+    value = "user=admin\npw=hunter2\nAAAAAAAAAAAAAAAAAAAA\nlast123=\n"
+    text = value.replace("\n", end)
+    assert masker(value).mask(text).strip() == SIGN
+    numbered = "".join(f"{number} {line}{end}" for number, line in enumerate(text.splitlines()))
+    assert re.findall("[a-zA-Z0-9=]{5,}", masker(value).mask(numbered).replace(SIGN, "")) == []
+
+
+def test_values_that_overlap_leave_no_remainder() -> None:
+    masking = Masker({"abcdefgh12345678": "A", "12345678xyzxyzxyz": "B"})
+    assert masking.mask("-abcdefgh12345678xyzxyzxyz-") == f"-{label('B')}-"
+    assert masker("abababab").mask("xababababababx") == f"x{SIGN}x"
+
+
+def test_a_value_that_is_a_word_of_another_ones_label_is_masked_but_there() -> None:
+    masking = Masker({"PASSWORD": "WORD", "zzzzzzzzz": "DATABASE_PASSWORD"})
+    assert masking.mask("the PASSWORD is zzzzzzzzz") == f"the {label('WORD')} is {label('DATABASE_PASSWORD')}"
+    assert masking.mask("‹secret:MY_PASSWORD›") == f"‹secret:MY_{label('WORD')}›", "which is no label of ours"
+
+
+def test_it_says_which_values_a_text_holds() -> None:
+    masking = Masker({TOKEN: "TOKEN", PLAIN: "PLAIN"})
+    assert masking.names_in(f"{json.dumps(PLAIN)} {TOKEN} {TOKEN}") == ["PLAIN", "TOKEN"]
+    assert masking.names_in(f"nothing of {SIGN}") == []
+    assert masking.labels_in(f"{SIGN}, {label('OTHER')}") == ["TOKEN"]
+
+
+def test_many_values_that_begin_alike_are_found() -> None:
+    many = [f"token-{number:06}-{number * 7919 % 1_000_003:07}-{'x' * 20}" for number in range(1000)]
+    masking = masker(*many)
+    text = "\n".join(f"{number}: {value}" for number, value in enumerate(many))
+    assert masking.mask(text) == "\n".join(f"{number}: {SIGN}" for number in range(1000))
+
+
 def test_a_line_of_a_value_with_several_lines_is_masked_alone_and_its_frame_is_not() -> None:
     first, second, *_ = KEY_FILE.splitlines()
     assert masker(KEY_FILE).mask(f"{first}\n3: {second}\n") == f"{first}\n3: {SIGN}\n"
@@ -97,6 +172,21 @@ def test_what_a_cut_leaves_of_a_value_goes_too(kept: int) -> None:
     assert masking.mask_tail(f"{TOKEN[-kept:]} is it") == f"{SIGN} is it"
     encoded = TOKEN.encode().hex()
     assert masking.mask_head(f"the key {encoded[: kept * 2]}") == f"the key {SIGN}"
+
+
+@pytest.mark.parametrize(
+    "text", ["key \\u00fc\\u00fcabc\\u00", "key %C3%BC%C3%BCabc%C3", "key \u00fc\u00fcab&#2", "key \u00fc\u00fca\nbc\n"]
+)
+def test_a_cut_in_the_middle_of_an_escape_or_behind_a_line_end_hides_nothing(text: str) -> None:
+    assert masker("üüabcöabcdef").mask_head(text) == f"key {SIGN}{text.count(chr(10)) * chr(10)}"
+
+
+def test_a_cut_in_the_middle_of_a_character_hides_nothing() -> None:
+    value = "abcdüüghijklö"
+    for place in range(5, 15):
+        head, tail = (part.decode("utf-8", "replace") for part in (value.encode()[:place], value.encode()[place - 5 :]))
+        assert masker(value).mask_head(f"key {head}") == f"key {SIGN}"
+        assert masker(value).mask_tail(f"{tail} it is") == f"{SIGN} it is"
 
 
 def test_what_only_looks_like_the_beginning_of_a_value_stays() -> None:

@@ -7,16 +7,28 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
+_BLANKS = b" \t\r\n\x00"
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#x27;"}
+
 
 def encodings(value: str) -> dict[str, str]:
-    """Return the eight forms in which a value may stand anywhere, by their names."""
+    """Return the forms in which a value may stand anywhere, by their names."""
     data = value.encode()
+    pairs = [f"{byte:02x}" for byte in data]
+    escaped = "".join(map(_json, value))
     forms = {
         "plain": value,
-        "JSON-escaped": "".join(map(_json, value)),
+        "JSON-escaped": escaped,
+        "JSON-escaped as by Go": "".join(f"\\u{ord(one):04x}" if one in "<>&" else one for one in escaped),
+        "JSON-escaped, only ASCII": "".join(one if one.isascii() else _units(one) for one in escaped),
         "URL-quoted": quote_from_bytes(data, safe=""),
-        "hex": codecs.encode(data, "hex").decode(),
+        "URL-quoted, every byte": "".join(f"%{pair}" for pair in pairs),
+        "HTML": "".join(_ENTITIES.get(one, one) for one in value),
+        "shell-quoted": "'\\''".join(value.split("'")),
+        "hex": "".join(pairs),
         "HEX": codecs.encode(data, "hex").decode().upper(),
+        "hex, spaced": " ".join(pairs),
+        "hex, with colons": ":".join(pairs),
     }
     for alignment in range(3):
         forms[f"base64 at {alignment}"] = _base64_inside(data, alignment)
@@ -26,6 +38,12 @@ def encodings(value: str) -> dict[str, str]:
 def _json(character: str) -> str:
     short = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return short.get(character) or (f"\\u{ord(character):04x}" if ord(character) < 32 else character)
+
+
+def _units(character: str) -> str:
+    """Return a character as JSON's escapes in capitals, two where it is beyond 16 bits."""
+    units = character.encode("utf-16-be").hex().upper()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
 
 
 def _base64_inside(data: bytes, alignment: int) -> str:
@@ -39,13 +57,13 @@ def _base64_inside(data: bytes, alignment: int) -> str:
 
 
 def found_in(data: bytes, secrets: Mapping[str, str]) -> list[str]:
-    """Return which secrets stand in ``data`` and how, line ends left out of account."""
-    joined = data.replace(b"\r", b"").replace(b"\n", b"")
+    """Return which secrets stand in ``data`` and how; blanks, line ends and NUL bytes (UTF-16) do not count."""
+    joined = data.translate(None, _BLANKS)
     return [
         f"{name} ({encoding})"
         for name, value in secrets.items()
         for encoding, form in encodings(value).items()
-        if form.encode() in data or form.replace("\n", "").encode() in joined
+        if form.encode() in data or form.encode().translate(None, _BLANKS) in joined
     ]
 
 
