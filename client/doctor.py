@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -17,10 +18,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from client.embedded import child_environment, server_of
 from client.session import open_client, polled
 from schemas.contract import workspace_queue
-from schemas.errors import LedgerUnavailable, SecretUnresolved
+from schemas.errors import LedgerUnavailable, SecretUnresolved, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from schemas.workspace import WorkspaceKind
 from stores.database import DatabaseRefused, shown
+from stores.files import make_private
 from stores.ledger import Ledger
 from stores.model_prices import key_variable
 from stores.sandbox_probe import probe_sandbox
@@ -86,16 +88,19 @@ def _python() -> Finding:
 
 def _home(settings: Settings) -> Finding:
     try:
-        settings.home.mkdir(parents=True, exist_ok=True)
+        make_private(settings.home)
         with tempfile.TemporaryFile(dir=settings.home):
             free = shutil.disk_usage(settings.home).free
-    except OSError as error:
-        return Finding(
-            FAIL, "home", f"{settings.home}: {error.strerror}", "set SUREFOOT_HOME to a folder you may write"
-        )
+            open_to_others = settings.home.stat().st_mode & stat.S_IRWXO
+    except (OSError, StorageUnavailable) as error:
+        found = f"{settings.home}: {getattr(error, 'strerror', error)}"
+        return Finding(FAIL, "home", found, "set SUREFOOT_HOME to a folder you may write")
     detail = f"{settings.home}, {free / 1e9:.1f} GB free"
     if free < LEAST_FREE_BYTES:
         return Finding(WARN, "home", detail, f"make room, or set SUREFOOT_HOME elsewhere; df -h {settings.home}")
+    if open_to_others:
+        what = f"{detail}; every user of this machine may read it, with histories, logs and the key that signs claims"
+        return Finding(WARN, "home", what, f"chmod o= {settings.home}")
     return Finding(OK, "home", detail)
 
 

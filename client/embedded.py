@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from client.problems import PrerequisiteError
-from stores.files import exclusive_lock
+from stores.files import exclusive_lock, make_private
 from stores.running import (
     SERVER_FILE,
     START_LOCK,
@@ -42,6 +42,7 @@ def ensure_running(settings: Settings, worker: bool) -> ServerRecord:
     Returns when the server is serving and the worker is polling. Raises PrerequisiteError with the last lines of
     the log where that does not come about.
     """
+    make_private(settings.home)
     with exclusive_lock(settings.run_dir / START_LOCK):
         started = None
         if supervisor_of(settings) is None:

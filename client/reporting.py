@@ -11,10 +11,10 @@ from temporalio.service import RPCError
 
 from client.problems import CommandError
 from client.session import say
-from schemas.errors import Final, Retryable
+from schemas.errors import Final, Retryable, StorageUnavailable
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_PREREQUISITE
 from stores.database import DatabaseRefused
-from stores.files import storage_problem
+from stores.files import make_private, storage_problem
 from stores.settings import Settings, SettingsError, load_settings
 from stores.temporal import ServerUnreachable
 from stores.tracing import TelemetryUnavailable
@@ -66,7 +66,8 @@ def _logged(error: Exception, settings: Settings | None) -> str:
     text = "".join(traceback.format_exception(error))
     if settings is not None:
         path = settings.logs_dir / "client.log"
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StorageUnavailable):
+            make_private(settings.home)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a") as file:
                 file.write(f"{datetime.now(UTC).isoformat()}\n{text}\n")

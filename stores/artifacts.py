@@ -11,7 +11,7 @@ from pathlib import Path
 
 from schemas.errors import ArtifactMissing, PayloadTooLarge, StorageUnavailable
 from schemas.texts import BlobRef, TextRef, estimate_tokens
-from stores.files import check_room, write_all_atomically
+from stores.files import check_room, make_private, write_all_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
@@ -63,6 +63,7 @@ class ArtifactStore:
 
     def check_room(self) -> None:
         """Raise StorageUnavailable where a result could not be kept now: what makes it should not begin."""
+        make_private(self.root.parent)
         check_room(self.root, ROOM_BYTES)
 
     def put_bytes(self, data: bytes) -> BlobRef:
@@ -99,6 +100,7 @@ class ArtifactStore:
         files = {self.path(sha256): data for sha256, data in contents.items()}
         missing = {path: data for path, data in files.items() if not (_holds(path, data) and _made_young(path))}
         if missing:
+            make_private(self.root.parent)  # the data folder, if nothing has made it yet
             write_all_atomically(missing)
 
     def get_text(self, ref: TextRef) -> str:

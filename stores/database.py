@@ -11,7 +11,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.errors import LedgerUnavailable, StorageUnavailable
-from stores.files import exclusive_lock
+from stores.files import exclusive_lock, make_private
 
 HEAD = "0001"
 """The newest revision in ``stores/migrations``."""
@@ -146,7 +146,7 @@ def _open_postgres(url: URL, busy_timeout_ms: int) -> Engine:
 def _migrate_sqlite(url: str, path: Path) -> None:
     if _revision_of_file(path) == HEAD:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     with exclusive_lock(path.with_name(path.name + ".lock")):
         revision = _revision_of_file(path)
         if revision == HEAD:

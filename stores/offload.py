@@ -98,7 +98,7 @@ def signing_key(root: Path) -> bytes:
     if not path.exists():
         if not root.is_dir() or not any(root.iterdir()):
             raise ArtifactMissing(f"no artifact store in {root}")
-        write_once(path, secrets.token_bytes(32))
+        write_once(path, secrets.token_bytes(32), private=True)  # who can read it can sign claims
     return path.read_bytes()
 
 

@@ -271,6 +271,15 @@ def test_doctor_says_what_works_and_names_what_mends_the_rest(home: Path, monkey
     assert (found["server"]["status"], found["server"]["mend"]) == ("warn", "surefoot up")
 
 
+def test_doctor_says_who_else_may_read_the_data_folder(home: Path) -> None:
+    home.mkdir(mode=0o755, exist_ok=True)
+    home.chmod(0o755)
+    said = CliRunner().invoke(app, ["doctor"]).stdout
+    assert re.search(rf"warn home .*every user of this machine may read it.*\n +→ chmod o= {home}\n", said)
+    home.chmod(0o750)
+    assert re.search("ok +home ", CliRunner().invoke(app, ["doctor"]).stdout)
+
+
 def test_doctor_says_which_secrets_resolve_and_shows_no_value(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUREFOOT_SECRETS__A_TOKEN__ENV", "OUTSIDE_A")
     monkeypatch.setenv("OUTSIDE_A", "hunter2hunter2")
