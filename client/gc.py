@@ -21,11 +21,13 @@ from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from stores.artifacts import ArtifactStore
 from stores.ledger import Ledger
 from stores.marking import hashes_in, reachable, workspace_is_over, workspaces_in
+from stores.prepared import forgotten, prepared
 from stores.records import RunRow, UnendedChain
 from stores.settings import Settings
 from stores.temporal import ServerUnreachable
 
 YOUNG = timedelta(days=1)
+OLDEST = timedelta(days=36_500)
 ALL_RUNS = 2**31 - 1
 NAMED_RUNS = 3
 RECORD = "workspace.json"
@@ -87,8 +89,10 @@ def parse_age(text: str) -> timedelta:
     match = re.fullmatch(r"([0-9]{1,6})([dh])", text)
     if match is None:
         raise BadInput(f"--older-than wants days or hours, as 30d or 12h, not {text!r}")
-    number = int(match[1])
-    return timedelta(days=number) if match[2] == "d" else timedelta(hours=number)
+    age = timedelta(hours=int(match[1]) * (24 if match[2] == "d" else 1))
+    if age > OLDEST:
+        raise BadInput(f"--older-than {text}: nothing is older than {OLDEST.days} days; name a shorter time")
+    return age
 
 
 async def _collect(session: Session, older_than: timedelta, dry_run: bool) -> Swept:
@@ -98,6 +102,7 @@ async def _collect(session: Session, older_than: timedelta, dry_run: bool) -> Sw
     found = Found()
     async for item in session.client.list_workflows(f"WorkflowType = '{TASK_WORKFLOW}'"):
         await _mark_history(session, item, names, folders, found)
+    await _mark_schedules(session, names, found)
     return await asyncio.to_thread(_sweep, session, names, folders, found, older_than, dry_run)
 
 
@@ -119,6 +124,18 @@ async def _mark_history(
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:  # its time was up meanwhile: it had ended
             raise
+
+
+async def _mark_schedules(session: Session, names: frozenset[str], found: Found) -> None:
+    """Mark what the inputs of schedules refer to: a run that they will start needs it."""
+    async for item in await session.client.list_schedules():
+        try:
+            described = await session.client.get_schedule_handle(item.id).describe()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:  # deleted meanwhile
+                raise
+        else:
+            found.artifacts |= hashes_in(described.raw_description.SerializeToString(), names)
 
 
 def _sweep(
@@ -173,8 +190,10 @@ def _sweep_artifacts(session: Session, ledger: Ledger, names: frozenset[str], fo
     roots = set(found.artifacts)
     for text in ledger.texts():
         roots |= hashes_in(text.encode(), names)
-    for path in session.archive.root.glob("*/*"):
+    for path in filter(Path.is_file, session.archive.root.glob("*/*")):
         roots |= hashes_in(path.read_bytes(), names)
+    for data in prepared(session.artifacts.root, datetime.now(UTC)):
+        roots |= hashes_in(data, names)
     marked = reachable(roots, lambda name: _content(session.artifacts, name), names)
     swept.artifacts_kept = len(marked)
     limit = time.time() - YOUNG.total_seconds()
@@ -233,6 +252,8 @@ def _sweep_leftovers(settings: Settings, limit: datetime, swept: Swept) -> None:
     for path in left:
         if path.exists() and _touched(path) < limit:
             _remove(path, swept)
+    for path in forgotten(settings.artifacts_dir, datetime.now(UTC)):
+        _remove(path, swept)
 
 
 def _remove(path: Path, swept: Swept) -> bool:

@@ -6,13 +6,20 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleIntervalSpec,
+    ScheduleSpec,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from client.embedded import worker_of
@@ -37,6 +44,7 @@ REPLAN = """\
     reply: {why: it did not work, steps: [{title: Write it otherwise, instruction: Try., requirements: [written]}]}
 """
 TWO_DAYS = 2 * 24 * 3600
+MORE_THAN_A_MONTH = 31 * 24 * 3600
 
 pytestmark = pytest.mark.timeout(400)  # many commands, each of which a busy machine makes wait
 
@@ -79,11 +87,11 @@ async def forget(client: Client, task_id: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def with_client(settings: Settings, task_id: str, work: Any) -> None:
-    """Do something to a workflow on the embedded server."""
+def with_client(settings: Settings, subject: Any, work: Any) -> None:
+    """Do something to a workflow, or whatever the subject is, on the embedded server."""
 
     async def go() -> None:
-        await work(await client_of(settings), task_id)
+        await work(await client_of(settings), subject)
 
     asyncio.run(go())
 
@@ -166,6 +174,7 @@ def test_a_terminated_run_is_called_that_and_leaves_what_it_can(surefoot: Surefo
     [
         (("events", "x", "--kind", "nonsense"), "there is no kind 'nonsense' of events; there are system_prompt, "),
         (("events", "x", "--since", "yesterday"), "--since wants an event's id, as e19, not 'yesterday'"),
+        (("gc", "--older-than", "999999d"), "--older-than 999999d: nothing is older than 36500 days; name a shorter"),
         (("gc", "--older-than", "a month"), "--older-than wants days or hours, as 30d or 12h, not 'a month'"),
     ],
 )
@@ -249,6 +258,53 @@ def _without_temporal(surefoot: Surefoot) -> tuple[int, str, str]:
     process = surefoot.start("gc", "--older-than", "0h", TEMPORAL_ADDRESS="127.0.0.1:1")
     out, err = process.communicate(timeout=100)
     return process.returncode, out, err
+
+
+def test_gc_keeps_what_a_prepared_input_needs_for_a_month_and_what_a_schedules_input_needs(tmp_path: Path) -> None:
+    with command_line(settings_of(tmp_path / "home")) as surefoot:
+        settings = surefoot.settings
+        assert surefoot("up", "--no-worker")[0] == EXIT_VERIFIED
+        code, out, err = surefoot.ask("scenario", "input", str(rehearsed_scenario(tmp_path, "true")))
+        assert code == EXIT_VERIFIED
+        assert "keeps them for 30 days" in err
+        artifacts = ArtifactStore(settings.artifacts_dir)
+        names = artifacts.names()
+        assert len(names) == 1
+        (settings.archive_dir / "task-x.0123456789ab" / "notes").mkdir(parents=True)  # somebody's own folder
+        age_everything(settings)
+        assert gc(surefoot)["artifacts"] == 0
+
+        (kept,) = (artifacts.root / "prepared").iterdir()
+        os.utime(kept, (time.time() - MORE_THAN_A_MONTH,) * 2)
+        with_client(settings, json.loads(out), schedule)
+        collected = gc(surefoot)
+        assert (collected["artifacts"], kept.exists()) == (0, False)
+        with_client(settings, "nightly", unschedule)
+        collected = gc(surefoot)
+        assert (collected["artifacts"], artifacts.names()) == (1, frozenset())
+
+
+async def schedule(client: Client, task: Any) -> None:
+    """Let a schedule start a task some day."""
+    action = ScheduleActionStartWorkflow("AgentTask", task, id="task-nightly", task_queue="surefoot")
+    spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(days=300))])
+    await client.create_schedule("nightly", Schedule(action=action, spec=spec))
+    await listed(client, "nightly", True)
+
+
+async def unschedule(client: Client, name: str) -> None:
+    """Delete a schedule."""
+    await client.get_schedule_handle(name).delete()
+    await listed(client, name, False)
+
+
+async def listed(client: Client, name: str, wanted: bool) -> None:
+    """Wait until the server's list has the schedule, or has it no more."""
+    async with asyncio.timeout(100):
+        while True:
+            if (name in [item.id async for item in await client.list_schedules()]) is wanted:
+                return
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.slow
