@@ -107,7 +107,9 @@ def _home(settings: Settings) -> Finding:
 def _database(settings: Settings) -> Finding:
     name = shown(settings.database_url)
     try:
-        rows = Ledger(settings.database_url).runs(1)
+        ledger = Ledger(settings.database_url)
+        rows = ledger.runs(1)
+        ledger.check(writing=True)
     except (LedgerUnavailable, DatabaseRefused, SQLAlchemyError, OSError) as error:
         ours = settings.database_url.startswith("sqlite:")
         mend = "or move the file away" if ours else "or start that database and let this user in"

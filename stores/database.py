@@ -12,6 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from stores.files import exclusive_lock, make_private
+from stores.remedies import is_mendable, remedy_of
 
 HEAD = "0001"
 """The newest revision in ``stores/migrations``."""
@@ -105,13 +106,16 @@ def unavailable(url: str, error: Exception) -> LedgerUnavailable:
     if password:  # no driver is known to repeat it; a password in a log is too dear to rely on that
         said = said.replace(str(password), "***")
     ours = make_url(url).get_backend_name() == "sqlite"
-    remedy = "its folder must be writable and have room" if ours else "is it running, and does it let this user in?"
+    remedy = remedy_of(error, said, in_a_file=ours)
     return LedgerUnavailable(f"the ledger's database {shown(url)} cannot be used: {said} ({remedy})")
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether the database did not answer or could not do its work, rather than refuse what it was told."""
-    if isinstance(error, PoolTimeout):
+    """Whether the database did not answer or could not do its work, rather than refuse what it was told.
+
+    A right or a table that it has lost counts as well: what it was told was right before, and is once that is mended.
+    """
+    if isinstance(error, PoolTimeout) or is_mendable(error):
         return True
     if not isinstance(error, DBAPIError):
         return False

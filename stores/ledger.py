@@ -22,7 +22,7 @@ from schemas.lenient import read_reply
 from stores import claims, sums
 from stores.database import migrate, open_database
 from stores.records import EffectRow, RunRow, UnendedChain, UnsettledEffect
-from stores.tables import EFFECTS, RUNS
+from stores.tables import EFFECTS, NO_ROWS_READ, NO_ROWS_WRITTEN, RUNS
 from stores.transactions import Transactions
 
 PATIENCE_SECONDS = 15.0
@@ -157,6 +157,21 @@ class Ledger:
     def totals(self, first_run_id: str) -> LedgerTotals:
         """Return the chain's sums; zero for a chain without effects."""
         return self._transactions.read(lambda connection: sums.totals(connection, first_run_id), self._patience)
+
+    def check(self, *, writing: bool) -> None:
+        """Raise LedgerUnavailable where nothing can be read, or no claim or result be written, now.
+
+        Changes nothing, and has no patience.
+        """
+
+        def work(connection: Connection) -> None:
+            for statement in NO_ROWS_WRITTEN if writing else (NO_ROWS_READ,):
+                connection.execute(statement)
+
+        if writing:
+            self._transactions.write(work)
+        else:
+            self._transactions.read(work)
 
     def unsettled(self, first_run_id: str) -> list[UnsettledEffect]:
         """Return the chain's effects that were claimed and have no result."""
