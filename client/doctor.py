@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
+from temporalio.client import Client
 
+from client.builds import make_current, needed_builds, not_current, polling
 from client.embedded import child_environment, server_of
 from client.session import open_client, polled
 from schemas.contract import workspace_queue
@@ -205,4 +207,17 @@ async def _connected(settings: Settings) -> list[Finding]:
             findings.append(Finding(OK, "worker", f"polls {queue}"))
         else:
             findings.append(Finding(WARN, "worker", f"none polls {queue}", "surefoot worker"))
+    return [*findings, *await _builds(client, prefix)]
+
+
+async def _builds(client: Client, queue: str) -> list[Finding]:
+    """Say which builds of versioned workers poll, and which of them do not fit what tasks need."""
+    by, needed = await polling(client, queue), await needed_builds(client, queue)
+    findings = [Finding(OK, "build", f"{build} polls {queue}") for build in sorted(by.builds)]
+    if by.waiting_to_be_current:
+        findings.append(Finding(WARN, "build", not_current(by), make_current(client, by.waiting_to_be_current)))
+    for build in sorted(needed.keys() - by.builds):
+        mend = "start a worker of that build; `surefoot show` of such a task says how it gets off it"
+        what = f"none of {build} polls {queue}, and {needed[build]} open task(s) stay on it"
+        findings.append(Finding(WARN, "build", what, mend))
     return findings

@@ -14,6 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 
+from client.builds import FRESH_POLL_SECONDS
 from client.embedded import ensure_running, server_of
 from client.problems import PrerequisiteError
 from client.tasks import Tasks
@@ -25,8 +26,6 @@ from stores.temporal import connect, names_own_server
 from stores.tracing import stop_tracing
 
 Value = TypeVar("Value")
-
-FRESH_POLL_SECONDS = 75.0  # a poll lasts a minute: a worker that lives has polled within this time
 
 
 @dataclass(frozen=True)

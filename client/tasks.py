@@ -19,6 +19,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from client.builds import why_untaken
 from client.problems import BadInput, PrerequisiteError
 from schemas.base import clip
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
@@ -147,7 +148,7 @@ class Tasks:
         summary = await self._query(task_id, SUMMARY_QUERY, Summary)
         state = await self._query(task_id, STATE_QUERY, AgentState) if summary else None
         silent = summary is None or state is None
-        why_not = _silence(described.raw_description.pending_workflow_task.attempt) if silent else ""
+        why_not = await self._silence(described) if silent else ""
         return TaskView(
             task_id,
             ended=False,
@@ -158,6 +159,15 @@ class Tasks:
             why_not=why_not,
             note=in_a_line((*(summary.notes if summary else ()), *(state.notes if state else ()))),
         )
+
+    async def _silence(self, described: WorkflowExecutionDescription) -> str:
+        """Say why nobody answers for a task, as far as Temporal knows."""
+        raw = described.raw_description
+        if raw.pending_workflow_task.attempt >= FAILING_ATTEMPTS:
+            attempt = raw.pending_workflow_task.attempt
+            return f"its worker fails on it (attempt {attempt}); logs/worker.log in the data folder says why"
+        untaken = await why_untaken(self._client, described.id, raw.workflow_execution_info)
+        return untaken or "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
 
     async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Read[Reply] | None:
         """Return what the task answers, or None where nobody answers for it."""
@@ -241,13 +251,6 @@ class Tasks:
             return read_reply(AgentState, self._artifacts.get_bytes(ref))
         except ArtifactMissing as error:
             return Read(None, (str(error),))
-
-
-def _silence(attempt: int) -> str:
-    """Say why nobody answers for a task: its workflow task is at this attempt."""
-    if attempt >= FAILING_ATTEMPTS:
-        return f"its worker fails on it (attempt {attempt}); logs/worker.log in the data folder says why"
-    return "no worker answers for it; start one with `surefoot up` or `surefoot worker`"
 
 
 def _result_of(error: WorkflowFailureError) -> Read[TaskResult]:
