@@ -4,11 +4,11 @@ import contextlib
 import os
 import re
 import signal
+import stat
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from schemas.errors import SecretUnresolved
@@ -148,13 +148,18 @@ def _problem(name: str, value: str) -> str | None:
 
 
 def _file(name: str, path: str) -> bytes:
+    why = "it is no file, but a folder, pipe or device"
     try:
-        with Path(path).open("rb") as file:
-            return file.read(MAX_BYTES + 2)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # the opening of a pipe would wait for its writer
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                with os.fdopen(descriptor, "rb", closefd=False) as file:
+                    return file.read(MAX_BYTES + 2)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        raise SecretUnresolved(
-            f"secret {name}: {path} cannot be read: {error.strerror}; put the value there, readable for the worker"
-        ) from None
+        why = error.strerror or str(error)
+    raise SecretUnresolved(f"secret {name}: {path} cannot be read: {why}; put the value there, readable for the worker")
 
 
 def _printed(name: str, command: tuple[str, ...], timeout_seconds: int) -> bytes:

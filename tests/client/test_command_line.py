@@ -334,6 +334,22 @@ def test_whoever_can_mend_it_is_told_what_and_how(
     assert said in capsys.readouterr().err
 
 
+def test_with_json_an_error_is_one_object_on_standard_output_as_well(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = CliRunner().invoke(app, ["show", "task-none", "--json"])
+    told = json.loads(result.stdout)
+    assert told["error"]["type"] == "PrerequisiteError"
+    assert told["error"]["exit_code"] == result.exit_code == EXIT_PREREQUISITE
+    assert "start one with `surefoot up`" in told["error"]["message"]
+    assert told["error"]["message"] in result.stderr
+    assert CliRunner().invoke(app, ["show", "task-none"]).stdout == ""
+    monkeypatch.setenv("SUREFOOT_COLOUR", "red")
+    result = CliRunner().invoke(app, ["contract", "--json"])
+    assert json.loads(result.stdout)["error"]["type"] == "SettingsError"
+    assert json.loads(result.stdout)["error"]["exit_code"] == result.exit_code == EXIT_BAD_INPUT
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["contract"], ["doctor", "--json"]])
 def test_output_that_nobody_could_store_is_no_success(home: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
