@@ -162,7 +162,7 @@ def test_a_terminated_run_is_called_that_and_leaves_what_it_can(surefoot: Surefo
     assert "FAILED(Unrecorded)" in out
     assert "propose_action" in out, "the ledger still has its effects"
     code, out, err = surefoot.ask("events", task_id)
-    assert (code, out) == (EXIT_VERIFIED, "")
+    assert (code, out) == (EXIT_PREREQUISITE, "")
     assert "the events of it are not in the archive" in err
     assert surefoot.ask("watch", task_id)[0] == EXIT_FAILED
     assert surefoot.ask("events", "task-nobody")[0] == EXIT_BAD_INPUT
