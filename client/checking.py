@@ -12,6 +12,7 @@ from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
 from schemas.scenario import ModelEntry
 from schemas.state import TaskInput
 from stores.artifacts import ArtifactStore
+from stores.prepared import KEPT, keep_prepared
 from stores.settings import Settings
 
 
@@ -44,10 +45,15 @@ def print_schema() -> int:
 def print_input(settings: Settings, scenario: Path, override: ModelEntry | None) -> int:
     """Print the input that `submit` would send; what it refers to is stored, and nothing is started."""
     spec = freeze(load(scenario), settings, ArtifactStore(settings.artifacts_dir), override)
+    text = TaskInput(spec=spec).model_dump_json(indent=2, exclude_none=True)
     references = [choice.rehearsal for choice in spec.models.values() if choice.rehearsal] + [spec.workspace.seed]
     if any(references):
-        say(f"it refers to files that are stored in {settings.artifacts_dir} now; the workers must use the same store")
-    print(TaskInput(spec=spec).model_dump_json(indent=2, exclude_none=True))
+        say(
+            f"it refers to files that are stored in {settings.artifacts_dir} now; the workers must use the same store, "
+            f"and `surefoot gc` keeps them for {KEPT.days} days, longer only while a task or a schedule refers to them"
+        )
+        keep_prepared(settings.artifacts_dir, text)
+    print(text)
     return EXIT_VERIFIED
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
+from temporalio.client import Client
 
+from client.builds import make_current, needed_builds, not_current, polling
 from client.embedded import child_environment, server_of
 from client.session import open_client, polled
 from schemas.contract import workspace_queue
@@ -22,6 +25,7 @@ from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from schemas.workspace import WorkspaceKind
 from stores.artifacts import ArtifactStore
 from stores.database import DatabaseRefused, shown
+from stores.files import make_private
 from stores.identity import StoresDiffer, known_stores, refuse_other_stores
 from stores.ledger import Ledger
 from stores.model_prices import key_variable
@@ -90,23 +94,28 @@ def _python() -> Finding:
 
 def _home(settings: Settings) -> Finding:
     try:
-        settings.home.mkdir(parents=True, exist_ok=True)
+        make_private(settings.home)
         with tempfile.TemporaryFile(dir=settings.home):
             free = shutil.disk_usage(settings.home).free
-    except OSError as error:
-        return Finding(
-            FAIL, "home", f"{settings.home}: {error.strerror}", "set SUREFOOT_HOME to a folder you may write"
-        )
+            open_to_others = settings.home.stat().st_mode & stat.S_IRWXO
+    except (OSError, StorageUnavailable) as error:
+        found = f"{settings.home}: {getattr(error, 'strerror', error)}"
+        return Finding(FAIL, "home", found, "set SUREFOOT_HOME to a folder you may write")
     detail = f"{settings.home}, {free / 1e9:.1f} GB free"
     if free < LEAST_FREE_BYTES:
         return Finding(WARN, "home", detail, f"make room, or set SUREFOOT_HOME elsewhere; df -h {settings.home}")
+    if open_to_others:
+        what = f"{detail}; every user of this machine may read it, with histories, logs and the key that signs claims"
+        return Finding(WARN, "home", what, f"chmod o= {settings.home}")
     return Finding(OK, "home", detail)
 
 
 def _database(settings: Settings) -> Finding:
     name = shown(settings.database_url)
     try:
-        rows = Ledger(settings.database_url).runs(1)
+        ledger = Ledger(settings.database_url)
+        rows = ledger.runs(1)
+        ledger.check(writing=True)
     except DatabaseRefused as error:  # it says itself what to do
         return Finding(FAIL, "database", str(error))
     except (LedgerUnavailable, SQLAlchemyError, OSError) as error:
@@ -226,4 +235,17 @@ async def _connected(settings: Settings, stores: str | None) -> list[Finding]:
             await refuse_other_stores(client, settings, stores)
     except StoresDiffer as error:
         findings.append(Finding(FAIL, "stores", str(error), "end the worker that uses the wrong ones"))
+    return [*findings, *await _builds(client, prefix)]
+
+
+async def _builds(client: Client, queue: str) -> list[Finding]:
+    """Say which builds of versioned workers poll, and which of them do not fit what tasks need."""
+    by, needed = await polling(client, queue), await needed_builds(client, queue)
+    findings = [Finding(OK, "build", f"{build} polls {queue}") for build in sorted(by.builds)]
+    if by.waiting_to_be_current:
+        findings.append(Finding(WARN, "build", not_current(by), make_current(client, by.waiting_to_be_current)))
+    for build in sorted(needed.keys() - by.builds):
+        mend = "start a worker of that build; `surefoot show` of such a task says how it gets off it"
+        what = f"none of {build} polls {queue}, and {needed[build]} open task(s) stay on it"
+        findings.append(Finding(WARN, "build", what, mend))
     return findings

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from client.problems import PrerequisiteError
 from client.streams import say
-from stores.files import exclusive_lock
+from stores.files import exclusive_lock, make_private
 from stores.own_server import names_own_server
 from stores.revisions import is_ours
 from stores.running import (
@@ -98,6 +98,7 @@ def ensure_running(settings: Settings, worker: bool) -> ServerRecord:
     or the last lines of the log, where that does not come about; what was started for a worker that says that it cannot
     serve is stopped again.
     """
+    make_private(settings.home)
     with exclusive_lock(settings.run_dir / START_LOCK):
         started = None
         if supervisor_of(settings) is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from client import lines
 from client.follow import follow
-from client.problems import BadInput
+from client.problems import BadInput, PrerequisiteError
 from client.session import Records, with_records
 from client.streams import say
 from client.views import TaskView
@@ -74,8 +74,10 @@ class _Printer:
         self._said: set[str] = set()
 
     async def whole(self, view: TaskView) -> None:
-        """Print what is new of everything there is."""
+        """Print what is new of everything there is. Raises PrerequisiteError where all of it is lost."""
         found = await asyncio.to_thread(events_of, view, self._records.archive)
+        if view.ended and found.missing and not found.events:
+            raise PrerequisiteError("\n".join(found.missing))
         for problem in found.missing:
             if not view.ended and problem not in self._said:
                 self._said.add(problem)

@@ -23,12 +23,14 @@ from stores.database import shown
 from stores.identity import StoresDiffer
 from stores.ledger import Ledger
 from stores.marking import hashes_in, reachable, workspace_is_over, workspaces_in
+from stores.prepared import forgotten, prepared
 from stores.records import RunRow, UnendedChain
 from stores.settings import Settings
 from stores.temporal import ServerUnreachable
 from stores.unrecorded import Unrecorded
 
 YOUNG = timedelta(days=1)
+OLDEST = timedelta(days=36_500)
 ALL_RUNS = 2**31 - 1
 NAMED_RUNS = 3
 RECORD = "workspace.json"
@@ -80,8 +82,10 @@ def parse_age(text: str) -> timedelta:
     match = re.fullmatch(r"([0-9]{1,6})([dh])", text)
     if match is None:
         raise BadInput(f"--older-than wants days or hours, as 30d or 12h, not {text!r}")
-    number = int(match[1])
-    return timedelta(days=number) if match[2] == "d" else timedelta(hours=number)
+    age = timedelta(hours=int(match[1]) * (24 if match[2] == "d" else 1))
+    if age > OLDEST:
+        raise BadInput(f"--older-than {text}: nothing is older than {OLDEST.days} days; name a shorter time")
+    return age
 
 
 async def _collect(session: Session, older_than: timedelta, dry_run: bool) -> Swept:
@@ -148,8 +152,10 @@ def _sweep_artifacts(session: Session, ledger: Ledger, found: Found, swept: Swep
     roots, names = set(found.artifacts), found.names
     for text in ledger.texts():
         roots |= hashes_in(text.encode(), names)
-    for path in session.archive.root.glob("*/*"):
+    for path in filter(Path.is_file, session.archive.root.glob("*/*")):
         roots |= hashes_in(path.read_bytes(), names)
+    for data in prepared(session.artifacts.root, datetime.now(UTC)):
+        roots |= hashes_in(data, names)
     marked = reachable(roots, lambda name: content(session.artifacts, name), names)
     swept.artifacts_kept = len(marked)
     limit = time.time() - YOUNG.total_seconds()
@@ -201,6 +207,8 @@ def _sweep_leftovers(settings: Settings, limit: datetime, swept: Swept) -> None:
     for path in left:
         if path.exists() and _touched(path) < limit:
             _remove(path, swept)
+    for path in forgotten(settings.artifacts_dir, datetime.now(UTC)):
+        _remove(path, swept)
 
 
 def _remove(path: Path, swept: Swept) -> bool:

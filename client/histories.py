@@ -48,13 +48,14 @@ class Found:
 
 
 async def references(session: Session, names: frozenset[str], folders: frozenset[str]) -> Found:
-    """Return what histories refer to: those that Temporal has, and those that the archive has kept.
+    """Return what histories refer to, those that Temporal has and those that the archive has kept, and schedules.
 
     Raises Unsearchable; RPCError where the server does not answer.
     """
     found = Found(names, folders)
     async for item in session.client.list_workflows(f"WorkflowType = '{TASK_WORKFLOW}'"):
         await _mark_history(session, item, found)
+    await _mark_schedules(session, found)
     await asyncio.to_thread(_mark_kept, session.archive, session.artifacts, found)
     return found
 
@@ -85,6 +86,18 @@ async def _mark_history(session: Session, item: WorkflowExecution, found: Found)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:  # its time was up meanwhile: it had ended
             raise
+
+
+async def _mark_schedules(session: Session, found: Found) -> None:
+    """Mark what the inputs of schedules refer to: a run that they will start needs it."""
+    async for item in await session.client.list_schedules():
+        try:
+            described = await session.client.get_schedule_handle(item.id).describe()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:  # deleted meanwhile
+                raise
+        else:
+            found.artifacts |= hashes_in(described.raw_description.SerializeToString(), found.names)
 
 
 def _mark(event: HistoryEvent, found: Found, *, running: bool) -> None:

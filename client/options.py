@@ -122,7 +122,8 @@ def carry_out(context: typer.Context, command: "Callable[[Settings], int]") -> N
     from client import reporting
 
     flags: Flags = context.obj
-    raise typer.Exit(reporting.carry_out(flags.home, command))
+    as_json = bool(context.params.get("as_json"))
+    raise typer.Exit(reporting.carry_out(flags.home, command, as_json))
 
 
 def entry_of(override: Override) -> "ModelEntry | None":

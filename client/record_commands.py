@@ -77,8 +77,8 @@ def gc(
     """Remove what nothing needs any more; safe while workers run.
 
     Artifacts: removed where nothing refers to them: no history that Temporal still has, no ended run's record, no
-    effect in the ledger, no archived event, and nothing that one of these refers to. One that was written or found
-    again within the last day stays.
+    effect in the ledger, no archived event, no schedule's input, no input that `scenario input` has printed within 30
+    days, and nothing that one of these refers to. One that was written or found again within the last day stays.
 
     Workspaces: removed where their run ended longer ago than --older-than. One without a recorded end counts from
     when it was opened, and stays while Temporal has its run's history.

@@ -44,7 +44,8 @@ def scenario_input(
 ) -> None:
     """Print the workflow input that `submit` would send, for clients that do without Surefoot's code.
 
-    Seed and script, where there are any, go into the artifact store, which the workers must share.
+    Seed and script, where there are any, go into the artifact store, which the workers must share. `surefoot gc` keeps
+    them for 30 days after the last time, and while a schedule or a task refers to them.
     """
     from client import checking
 

@@ -16,9 +16,20 @@ from temporalio.client import (
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
+from client.builds import why_untaken
 from client.pending import retrying
 from client.problems import BadInput, PrerequisiteError
-from client.views import NOT_RUNNING, TaskView, of_failure, result_of, silence, unended, unrecorded, without_ledger
+from client.views import (
+    FAILING_ATTEMPTS,
+    NOT_RUNNING,
+    TaskView,
+    of_failure,
+    result_of,
+    silence,
+    unended,
+    unrecorded,
+    without_ledger,
+)
 from schemas.contract import STATE_QUERY, SUMMARY_QUERY, TASK_WORKFLOW
 from schemas.errors import ArtifactMissing, LedgerUnavailable
 from schemas.lenient import Read, in_a_line, read_reply
@@ -142,7 +153,7 @@ class Tasks:
         summary = await self._query(task_id, SUMMARY_QUERY, Summary)
         state = await self._query(task_id, STATE_QUERY, AgentState) if summary else None
         silent = summary is None or state is None
-        why_not = silence(described.raw_description.pending_workflow_task.attempt) if silent else ""
+        why_not = await self._silence(described) if silent else ""
         return TaskView(
             task_id,
             ended=False,
@@ -154,6 +165,14 @@ class Tasks:
             note=in_a_line((*(summary.notes if summary else ()), *(state.notes if state else ()))),
             retrying=await retrying(self._client, described),
         )
+
+    async def _silence(self, described: WorkflowExecutionDescription) -> str:
+        """Say why nobody answers for a task, as far as Temporal knows."""
+        raw = described.raw_description
+        attempt = raw.pending_workflow_task.attempt
+        if attempt >= FAILING_ATTEMPTS:
+            return silence(attempt)
+        return await why_untaken(self._client, described.id, raw.workflow_execution_info) or silence(attempt)
 
     async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Read[Reply] | None:
         """Return what the task answers, or None where nobody answers for it."""

@@ -37,6 +37,8 @@ class Answer:
     """Whether it changed anything; None where no worker has taken it in time, and it is received later."""
     text: str
     """The task's answer, as ``paused`` or ``refused: already paused``."""
+    why_not: str = ""
+    """Why no worker has taken it, as far as known."""
 
 
 def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str | None, as_json: bool) -> int:
@@ -50,7 +52,7 @@ def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str 
     async def work(session: Session) -> int:
         answer = await deliver(session.tasks, task_id, name, note)
         if answer.accepted is None:
-            say("sent, but no worker has taken it yet; it will be received when one polls")
+            say(f"sent, and received once a worker takes it{f': {answer.why_not}' if answer.why_not else ''}")
         later = LATER.get(name, "").format(id=task_id) if answer.accepted else ""
         if as_json:
             known = {"id": task_id, "message": name.value, "sender_id": note.id}
@@ -77,15 +79,17 @@ async def deliver(tasks: Tasks, task_id: str, name: SignalName, note: Note) -> A
     """Send a message and wait a few seconds for what the task makes of it. Raises UnknownTask, BadInput."""
     await tasks.send(task_id, name, note)
     deadline = time.monotonic() + ANSWER_SECONDS
+    why_not = ""
     while time.monotonic() < deadline:
         view = await tasks.look(task_id)
+        why_not = view.why_not
         if view.state and note.id in view.state.seen_ids:
             return _recorded(view.state, note)
         if view.ended:
             label = view.outcome.label if view.outcome else "unknown"
             return Answer(False, f"the task ended as {label} before it saw the message")
         await asyncio.sleep(POLL_SECONDS)
-    return Answer(None, "sent")
+    return Answer(None, "sent", why_not)
 
 
 def _recorded(state: AgentState, note: Note) -> Answer:

@@ -150,7 +150,9 @@ class RunArchive:
         """Return the files of each chunk, the one written last at the end."""
         found: dict[int, list[Path]] = {}
         for path in self.folder(workflow_id, first_run_id).glob(f"[0-9]*{SUFFIX}"):
-            found.setdefault(int(path.name.partition(".")[0]), []).append(path)
+            number = path.name.partition(".")[0]
+            if number.isdecimal():  # not somebody's own "0001 copy.jsonl"
+                found.setdefault(int(number), []).append(path)
         return {number: sorted(paths, key=lambda path: path.stat().st_mtime_ns) for number, paths in found.items()}
 
     def _data(self, paths: list[Path], ref: BlobRef | None) -> bytes | None:

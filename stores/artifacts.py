@@ -12,7 +12,7 @@ from pathlib import Path
 
 from schemas.errors import ArtifactMissing, PayloadTooLarge, StorageUnavailable
 from schemas.texts import BlobRef, TextRef, estimate_tokens
-from stores.files import check_room, has_plenty, write_all_atomically
+from stores.files import check_room, has_plenty, make_private, write_all_atomically
 from stores.secrets import Secrets
 
 MAX_ARTIFACT_BYTES = 256 * 1024 * 1024
@@ -77,6 +77,7 @@ class ArtifactStore:
         now = time.monotonic()
         if now < self._room_until and has_plenty(self.root):
             return
+        make_private(self.root.parent)
         check_room(self.root, ROOM_BYTES)
         self._room_until = now + ROOM_SECONDS
 
@@ -114,6 +115,7 @@ class ArtifactStore:
         files = {self.path(sha256): data for sha256, data in contents.items()}
         missing = {path: data for path, data in files.items() if not (_holds(path, data) and _made_young(path))}
         if missing:
+            make_private(self.root.parent)  # the data folder, if nothing has made it yet
             write_all_atomically(missing)
 
     def get_text(self, ref: TextRef) -> str:

@@ -11,7 +11,8 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.errors import LedgerUnavailable, StorageUnavailable
-from stores.files import exclusive_lock
+from stores.files import exclusive_lock, make_private
+from stores.remedies import is_mendable, remedy_of
 from stores.revisions import HEAD, revision_of_file
 
 BUSY_TIMEOUT_MS = 10_000
@@ -128,13 +129,16 @@ def unavailable(url: str, error: Exception) -> LedgerUnavailable:
     if password:  # no driver is known to repeat it; a password in a log is too dear to rely on that
         said = said.replace(str(password), "***")
     ours = make_url(url).get_backend_name() == "sqlite"
-    remedy = "its folder must be writable and have room" if ours else "is it running, and does it let this user in?"
+    remedy = remedy_of(error, said, in_a_file=ours)
     return LedgerUnavailable(f"the ledger's database {shown(url)} cannot be used: {said} ({remedy})")
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether the database did not answer or could not do its work, rather than refuse what it was told."""
-    if isinstance(error, PoolTimeout):
+    """Whether the database did not answer or could not do its work, rather than refuse what it was told.
+
+    A right or a table that it has lost counts as well: what it was told was right before, and is once that is mended.
+    """
+    if isinstance(error, PoolTimeout) or is_mendable(error):
         return True
     if not isinstance(error, DBAPIError):
         return False
@@ -169,7 +173,7 @@ def _open_postgres(url: URL, busy_timeout_ms: int) -> Engine:
 def _migrate_sqlite(url: str, path: Path) -> None:
     if revision_of_file(path) == HEAD:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
     with exclusive_lock(path.with_name(path.name + ".lock")):
         revision = revision_of_file(path)
         if revision == HEAD:

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from schemas.errors import StorageUnavailable
 
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 REMEDIES = {
     errno.ENOSPC: "make room there",
     errno.EDQUOT: "make room there, or raise the quota",
@@ -55,18 +56,31 @@ def write_all_atomically(files: Mapping[Path, bytes]) -> None:
                 _sync_folder(folder)
 
 
-def write_once(path: Path, data: bytes) -> bool:
+def write_once(path: Path, data: bytes, *, private: bool = False) -> bool:
     """Write ``data`` under ``path`` if nothing has that name yet, and return whether it was written.
 
-    Of several processes exactly one gets True. Raises StorageUnavailable.
+    Of several processes exactly one gets True. A ``private`` file only its owner may read. Raises StorageUnavailable.
     """
-    with _typed(path), _written_beside({path: data}) as temporaries:
+    with _typed(path), _written_beside({path: data}, private) as temporaries:
         try:
             path.hardlink_to(temporaries[path])
         except FileExistsError:
             return False
         _sync_folder(path.parent)
     return True
+
+
+def make_private(folder: Path) -> None:
+    """Make ``folder``, for its owner alone, where there is none; one that is there keeps its rights.
+
+    Raises StorageUnavailable.
+    """
+    if folder.is_dir():
+        return
+    with _typed(folder):
+        _make_folder(folder.parent)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def check_room(folder: Path, size_bytes: int) -> None:
@@ -126,7 +140,7 @@ def _typed(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _written_beside(files: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
+def _written_beside(files: Mapping[Path, bytes], private: bool = False) -> Iterator[dict[Path, Path]]:
     """Give a synced temporary file for each path, in its folder, and remove those whose names are there afterwards."""
     temporaries: dict[Path, Path] = {}
     try:
@@ -138,6 +152,8 @@ def _written_beside(files: Mapping[Path, bytes]) -> Iterator[dict[Path, Path]]:
                     _make_folder(path.parent)
                     temporaries[path] = path.with_name(f".{secrets.token_hex(8)}.tmp")
                     opened[path] = stack.enter_context(temporaries[path].open("xb"))
+                    if private:
+                        os.fchmod(opened[path].fileno(), PRIVATE_FILE)
                     opened[path].write(data)
                     opened[path].flush()
             for path, file in opened.items():

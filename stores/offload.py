@@ -101,7 +101,7 @@ def signing_key(root: Path) -> bytes:
     if not path.exists():
         if not root.is_dir() or not any(root.iterdir()):
             raise ArtifactMissing(f"no artifact store in {root}")
-        write_once(path, secrets.token_bytes(KEY_BYTES))
+        write_once(path, secrets.token_bytes(KEY_BYTES), private=True)  # who can read it can sign claims
     return path.read_bytes()
 
 

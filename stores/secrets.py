@@ -207,15 +207,18 @@ def _is_path(value: str) -> bool:
 
 
 def _file(name: str, path: str) -> bytes:
+    why = "it is no file, but a folder, pipe or device"
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):  # to open a pipe would wait for who writes into it
-            raise SecretUnresolved(f"secret {name}: {path} is no regular file; put the value into one")
-        with Path(path).open("rb") as file:
-            return file.read(MAX_BYTES + 2)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # the opening of a pipe would wait for its writer
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                with os.fdopen(descriptor, "rb", closefd=False) as file:
+                    return file.read(MAX_BYTES + 2)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        raise SecretUnresolved(
-            f"secret {name}: {path} cannot be read: {error.strerror}; put the value there, readable for the worker"
-        ) from None
+        why = error.strerror or str(error)
+    raise SecretUnresolved(f"secret {name}: {path} cannot be read: {why}; put the value there, readable for the worker")
 
 
 def _printed(name: str, command: tuple[str, ...], timeout_seconds: int) -> bytes:

@@ -17,6 +17,7 @@ from schemas.models import Tier
 from schemas.scenario import ModelEntry as TierSettings
 from schemas.scenario import UsdPrice
 from schemas.secrets import SecretName, SecretSource
+from stores.addresses import DATABASE_URLS, known_database, misread
 
 PREFIX = "SUREFOOT_"
 PROJECT_FILE = "surefoot.toml"
@@ -32,14 +33,6 @@ ADDRESSES = {
 Source = tuple[str, dict[str, Any]]
 
 
-_SQLITE_URL = re.compile(r"sqlite:////[^?]+")
-_POSTGRES_URL = re.compile(r"postgresql(\+psycopg)?://([^/?#@\s]*@)?[^/?#@\s]*/[^/?#@\s]+(\?[^#@\s]+)?")
-_DATABASE_URLS = (
-    "must be sqlite:////absolute/path or postgresql://user@host/database; a password may stand in it (user:password@, "
-    "its special characters percent-encoded), in PGPASSWORD or in ~/.pgpass"
-)
-
-
 class SettingsError(Exception):
     """Settings that cannot be used; the message names the file or variable, the field, and what is allowed."""
 
@@ -51,13 +44,6 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
-
-
-def _known_database(url: str) -> str:
-    """Refuse what is no URL of ours, and a password where it would be shown."""
-    if _SQLITE_URL.fullmatch(url) or (_POSTGRES_URL.fullmatch(url) and "password=" not in url):
-        return url
-    raise ValueError(_DATABASE_URLS)
 
 
 class TelemetrySettings(Frozen):
@@ -98,7 +84,7 @@ class Settings(Frozen):
 
     home: Path
     """The data folder."""
-    database_url: Annotated[str, AfterValidator(_known_database), Field(repr=False)]
+    database_url: Annotated[str, AfterValidator(known_database), Field(repr=False)]
     """The ledger's database, as ``sqlite:////absolute/path`` or ``postgresql://user@host/database``;
     ``<home>/surefoot.db`` where it is left out. It may hold a password: show it with ``stores.database.shown``."""
     queue_prefix: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=60)] = "surefoot"
@@ -242,8 +228,15 @@ def _home(sources: list[Source], folder: Path) -> Path:
             home = data["home"]
             if not isinstance(home, str | Path) or not str(home):
                 raise SettingsError(f"{_place(name, ('home',))}: must be the path of a folder")
-            return (folder / Path(home).expanduser()).resolve()
-    return Path(user_data_dir("surefoot")).resolve()
+            return _usable(_place(name, ("home",)), (folder / Path(home).expanduser()).resolve())
+    return _usable("the default home", Path(user_data_dir("surefoot")).resolve())
+
+
+def _usable(place: str, home: Path) -> Path:
+    said = misread(home)
+    if said:
+        raise SettingsError(f"{place}: {said}")
+    return home
 
 
 def _over(lower: dict[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,7 +257,7 @@ def _line(problem: dict[str, Any], sources: list[Source]) -> str:
     if problem["type"] == "extra_forbidden":
         message = f"unknown; allowed here: {', '.join(_allowed(loc[:-1]))}"
     elif loc == ("database_url",):
-        message = _DATABASE_URLS
+        message = DATABASE_URLS
     elif problem["type"] == "string_pattern_mismatch" and loc in ADDRESSES:
         message = f"must be an address, as {ADDRESSES[loc]}"
     return f"{_place(name, loc)}: {message}"

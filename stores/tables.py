@@ -1,6 +1,6 @@
 """The tables of the ledger's database. Times are records for people; nothing is decided by them."""
 
-from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Executable, Integer, MetaData, String, Table, Text, false, select
 
 METADATA = MetaData()
 # SQLite numbers the rows itself only where the key's type is spelled INTEGER
@@ -75,3 +75,15 @@ STORES = Table(
 
 # the chains that were begun in this ledger: no worker of another one goes on with them
 CHAINS = Table("chains", METADATA, Column("first_run_id", String, primary_key=True))
+
+
+def _no_rows(table: Table) -> tuple[Executable, Executable]:
+    """Return an insert and an update of no rows: they need all that the real ones need."""
+    columns = list(table.c)
+    update = table.update().where(false()).values({column: column for column in columns})
+    return table.insert().from_select(columns, select(*columns).where(false())), update
+
+
+NO_ROWS_READ = select(EFFECTS.c.number).where(false())
+NO_ROWS_WRITTEN = (*_no_rows(EFFECTS), *_no_rows(CHAIN_SUMS), _no_rows(RUNS)[0], _no_rows(CHAINS)[0])
+"""What tells whether the ledger can be read or written, and changes nothing."""

@@ -1,9 +1,9 @@
 """Probes that tell the truth: ``/live`` and ``/ready`` of a worker process, over HTTP.
 
 ``/live`` says whether the event loop turns; where it does not, only a restart helps. ``/ready`` asks, each time: does
-every worker poll as the server sees it, does the server answer, does the ledger answer, and is the process not about
-to stop. Both answer 200 or 503 with ``{"ok": …, "problems": […]}``. A thread of its own answers, so that a loop that is
-stuck can still be told from one that turns.
+every worker poll as the server sees it, does the server answer, does the ledger answer (and take writes, every few
+seconds), and is the process not about to stop. Both answer 200 or 503 with ``{"ok": …, "problems": […]}``. A thread of
+its own answers, so that a loop that is stuck can still be told from one that turns.
 """
 
 import asyncio
@@ -33,6 +33,8 @@ STUCK_SECONDS = 15.0
 """The loop has not turned for so long: heartbeats of activities have timed out by then."""
 CHECK_SECONDS = 3.0
 """What does not answer within this time does not answer; below the time-out that probes should have, 5 s."""
+WRITE_CHECK_EVERY_SECONDS = 5.0
+"""How often the ledger is asked whether it could be written: it waits its turn among the writers of a file."""
 
 Problems = list[str]
 Check = Callable[[], Coroutine[Any, Any, str | None]]
@@ -104,10 +106,19 @@ class Health:
 def checks_of(client: Client, workers: Sequence[Worker], ledger: Ledger) -> list[Check]:
     """Return the checks of a process with these workers."""
 
+    written = -WRITE_CHECK_EVERY_SECONDS
+
+    def ask_ledger() -> None:
+        nonlocal written
+        due = time.monotonic() - written >= WRITE_CHECK_EVERY_SECONDS
+        ledger.check(writing=due)
+        if due:
+            written = time.monotonic()
+
     async def ledger_answers() -> str | None:
         """the ledger"""
         try:
-            await asyncio.to_thread(ledger.totals, "")
+            await asyncio.to_thread(ask_ledger)
         except SurefootError as error:
             return str(error)
         return None

@@ -25,7 +25,7 @@ from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.outcome import EXIT_PREREQUISITE
 from stores.artifacts import PATIENCE_SECONDS, ArtifactStore
 from stores.database import DatabaseRefused
-from stores.files import check_own
+from stores.files import check_own, make_private
 from stores.identity import StoresDiffer, bound_stores, refuse_other_stores
 from stores.ledger import Ledger
 from stores.running import WorkerRefusal, this_process
@@ -61,8 +61,9 @@ class Serves(StrEnum):
 def make_parts(settings: Settings, model: Gateway | Deferred | None, secrets: Secrets | None = None) -> Parts:
     """Open the stores, and choose who answers for models. What ``secrets`` knows is masked in all of it.
 
-    Raises LedgerUnavailable, DatabaseRefused.
+    Raises LedgerUnavailable, DatabaseRefused, StorageUnavailable.
     """
+    make_private(settings.home)
     artifacts = ArtifactStore(settings.artifacts_dir, secrets=secrets, patience_seconds=PATIENCE_SECONDS)
     gateways = Gateways(rehearsed=RehearsedGateway(artifacts, settings.rehearsed_record), models=model)
     return Parts(ledger=Ledger(settings.database_url, patient=True), artifacts=artifacts, gateways=gateways)

@@ -1,14 +1,23 @@
 """What runs leave, on a real embedded server: events, plans and show after Temporal has forgotten, and gc."""
 
+import asyncio
 import json
 import os
 import signal
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleIntervalSpec,
+    ScheduleSpec,
+)
 
 from client.embedded import worker_of
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_PREREQUISITE, EXIT_STOPPED, EXIT_VERIFIED
@@ -33,6 +42,7 @@ REPLAN = """\
     reply: {why: it did not work, steps: [{title: Write it otherwise, instruction: Try., requirements: [written]}]}
 """
 TWO_DAYS = 2 * 24 * 3600
+MORE_THAN_A_MONTH = 31 * 24 * 3600
 
 pytestmark = pytest.mark.timeout(400)  # many commands, each of which a busy machine makes wait
 
@@ -120,7 +130,7 @@ def test_a_terminated_run_is_called_that_and_leaves_what_it_can(surefoot: Surefo
     assert "FAILED(Unrecorded)" in out
     assert "propose_action" in out, "the ledger still has its effects"
     code, out, err = surefoot.ask("events", task_id)
-    assert (code, out) == (EXIT_VERIFIED, "")
+    assert (code, out) == (EXIT_PREREQUISITE, "")
     assert "its events are not in the archive" in err
     code, out, err = surefoot.ask("plans", task_id)
     assert (code, out) == (EXIT_VERIFIED, "")
@@ -149,6 +159,7 @@ def test_a_task_without_a_plan_says_why_there_is_none(surefoot: Surefoot, tmp_pa
     [
         (("events", "x", "--kind", "nonsense"), "there is no kind 'nonsense' of events; there are system_prompt, "),
         (("events", "x", "--since", "yesterday"), "--since wants an event's id, as e19, not 'yesterday'"),
+        (("gc", "--older-than", "999999d"), "--older-than 999999d: nothing is older than 36500 days; name a shorter"),
         (("gc", "--older-than", "a month"), "--older-than wants days or hours, as 30d or 12h, not 'a month'"),
     ],
 )
@@ -232,6 +243,53 @@ def _without_temporal(surefoot: Surefoot) -> tuple[int, str, str]:
     process = surefoot.start("gc", "--older-than", "0h", TEMPORAL_ADDRESS="127.0.0.1:1")
     out, err = process.communicate(timeout=100)
     return process.returncode, out, err
+
+
+def test_gc_keeps_what_a_prepared_input_needs_for_a_month_and_what_a_schedules_input_needs(tmp_path: Path) -> None:
+    with command_line(settings_of(tmp_path / "home")) as surefoot:
+        settings = surefoot.settings
+        assert surefoot("up", "--no-worker")[0] == EXIT_VERIFIED
+        code, out, err = surefoot.ask("scenario", "input", str(rehearsed_scenario(tmp_path, "true")))
+        assert code == EXIT_VERIFIED
+        assert "keeps them for 30 days" in err
+        artifacts = ArtifactStore(settings.artifacts_dir)
+        names = artifacts.names()
+        assert len(names) == 1
+        (settings.archive_dir / "task-x.0123456789ab" / "notes").mkdir(parents=True)  # somebody's own folder
+        age_everything(settings)
+        assert gc(surefoot)["artifacts"] == 0
+
+        (kept,) = (artifacts.root / "prepared").iterdir()
+        os.utime(kept, (time.time() - MORE_THAN_A_MONTH,) * 2)
+        with_client(settings, json.loads(out), schedule)
+        collected = gc(surefoot)
+        assert (collected["artifacts"], kept.exists()) == (0, False)
+        with_client(settings, "nightly", unschedule)
+        collected = gc(surefoot)
+        assert (collected["artifacts"], artifacts.names()) == (1, frozenset())
+
+
+async def schedule(client: Client, task: Any) -> None:
+    """Let a schedule start a task some day."""
+    action = ScheduleActionStartWorkflow("AgentTask", task, id="task-nightly", task_queue="surefoot")
+    spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(days=300))])
+    await client.create_schedule("nightly", Schedule(action=action, spec=spec))
+    await listed(client, "nightly", True)
+
+
+async def unschedule(client: Client, name: str) -> None:
+    """Delete a schedule."""
+    await client.get_schedule_handle(name).delete()
+    await listed(client, name, False)
+
+
+async def listed(client: Client, name: str, wanted: bool) -> None:
+    """Wait until the server's list has the schedule, or has it no more."""
+    async with asyncio.timeout(100):
+        while True:
+            if (name in [item.id async for item in await client.list_schedules()]) is wanted:
+                return
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.slow

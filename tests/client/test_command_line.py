@@ -304,6 +304,15 @@ def test_doctor_says_what_works_and_names_what_mends_the_rest(home: Path, monkey
     assert (found["server"]["status"], found["server"]["mend"]) == ("warn", "surefoot up")
 
 
+def test_doctor_says_who_else_may_read_the_data_folder(home: Path) -> None:
+    home.mkdir(mode=0o755, exist_ok=True)
+    home.chmod(0o755)
+    said = CliRunner().invoke(app, ["doctor"]).stdout
+    assert re.search(rf"warn home .*every user of this machine may read it.*\n +→ chmod o= {home}\n", said)
+    home.chmod(0o750)
+    assert re.search("ok +home ", CliRunner().invoke(app, ["doctor"]).stdout)
+
+
 def test_doctor_says_which_secrets_resolve_and_shows_no_value(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUREFOOT_SECRETS__A_TOKEN__ENV", "OUTSIDE_A")
     monkeypatch.setenv("OUTSIDE_A", "hunter2hunter2")
@@ -363,6 +372,22 @@ def test_whoever_can_mend_it_is_told_what_and_how(
 
     assert carry_out(home, failing) == code
     assert said in capsys.readouterr().err
+
+
+def test_with_json_an_error_is_one_object_on_standard_output_as_well(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = CliRunner().invoke(app, ["show", "task-none", "--json"])
+    told = json.loads(result.stdout)
+    assert told["error"]["type"] == "PrerequisiteError"
+    assert told["error"]["exit_code"] == result.exit_code == EXIT_PREREQUISITE
+    assert "start one with `surefoot up`" in told["error"]["message"]
+    assert told["error"]["message"] in result.stderr
+    assert CliRunner().invoke(app, ["show", "task-none"]).stdout == ""
+    monkeypatch.setenv("SUREFOOT_COLOUR", "red")
+    result = CliRunner().invoke(app, ["contract", "--json"])
+    assert json.loads(result.stdout)["error"]["type"] == "SettingsError"
+    assert json.loads(result.stdout)["error"]["exit_code"] == result.exit_code == EXIT_BAD_INPUT
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["contract"], ["doctor", "--json"]])

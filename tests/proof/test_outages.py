@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from temporalio.client import Client
 
@@ -13,6 +14,7 @@ from schemas.contract import SUMMARY_QUERY
 from schemas.effects import EffectKind, EffectState
 from schemas.errors import LedgerUnavailable, StorageUnavailable
 from schemas.state import Summary
+from stores.ledger import Ledger
 from stores.records import EffectRow
 from stores.settings import Settings
 from tests.proof.bench import Ended, Handle, ended, serving_home, start, with_client
@@ -86,6 +88,41 @@ def test_postgresql_is_stopped_at_once_and_started_again(tmp_path: Path) -> None
                 settings, lambda client: through(client, settings, 2, (4.0, 4.0), postgres.stop, postgres.start)
             )
         report("PostgreSQL stopped twice", rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_right_is_taken_from_the_workers_user_and_given_back(tmp_path: Path) -> None:
+    """Longer than the patience of an activity's call: the runs wait, and none ends as a fault of ours."""
+    with running_postgres() as postgres:
+        owner = postgres.fresh()
+        Ledger(owner)
+
+        def tell(*statements: str) -> None:
+            with psycopg.connect(owner, autocommit=True) as connection:
+                for statement in statements:
+                    connection.execute(statement.encode())
+
+        tell(
+            f"CREATE ROLE ordinary LOGIN PASSWORD '{PASSWORD}'",
+            "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO ordinary",
+            "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO ordinary",
+        )
+        with serving_home(tmp_path, database_url=owner.replace("surefoot:", "ordinary:")) as server:
+            settings = server.settings
+            with worker(settings):
+                rows = with_client(
+                    settings,
+                    lambda client: through(
+                        client,
+                        settings,
+                        2,
+                        (30.0,),
+                        lambda: tell("REVOKE ALL ON effects FROM ordinary"),
+                        lambda: tell("GRANT SELECT, INSERT, UPDATE ON effects TO ordinary"),
+                    ),
+                )
+            report("a right lost for 30 s", rows)
 
 
 @pytest.mark.slow

@@ -82,6 +82,14 @@ def test_the_end_is_marked_and_events_that_are_there_twice_are_read_once(archive
     assert ids(archive) == [1, 2, 3, 4]
 
 
+def test_files_that_are_no_chunks_are_left_alone(archive: RunArchive) -> None:
+    archive.put_chunk("task-x", FIRST, 1, lines(1, 2))
+    folder = archive.folder("task-x", FIRST)
+    (folder / "0001 copy.jsonl").write_bytes((folder / "0001.jsonl").read_bytes())
+    (folder / "notes").mkdir()
+    assert ids(archive) == [1, 2]
+
+
 def cut(path: Path, keep: int) -> None:
     """Leave only the first ``keep`` bytes."""
     path.write_bytes(path.read_bytes()[:keep])

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from schemas.errors import ArtifactMissing, PayloadTooLarge
 from schemas.texts import BlobRef, TextRef, estimate_tokens
 from stores.artifacts import ArtifactStore
 from stores.files import write_all_atomically, write_atomically, write_once
+from stores.ledger import Ledger
+from stores.offload import signing_key
 from tests.stores.intents import start, wait_for_line
 
 
@@ -62,6 +65,25 @@ def test_a_key_and_half_written_files_are_no_artifacts(artifacts: ArtifactStore)
     (artifacts.root / "claims.key").write_bytes(b"secret")
     (artifacts.path(ref.sha256).parent / ".0123.tmp").write_bytes(b"half")
     assert artifacts.names() == {ref.sha256}
+
+
+def test_a_data_folder_that_is_made_is_its_owners_and_so_is_the_key_wherever_it_lies(tmp_path: Path) -> None:
+    """Whoever reads the key can sign claims, and histories and logs are nobody else's matter."""
+    before = os.umask(0o022)
+    try:
+        ArtifactStore(tmp_path / "first" / "artifacts").put_bytes(b"x")
+        Ledger(f"sqlite:///{tmp_path}/second/surefoot.db")
+        (tmp_path / "old").mkdir()
+        ArtifactStore(tmp_path / "old" / "artifacts").put_bytes(b"x")
+        assert [_rights(tmp_path / name) for name in ("first", "second", "old")] == [0o700, 0o700, 0o755]
+        signing_key(tmp_path / "old" / "artifacts")
+    finally:
+        os.umask(before)
+    assert _rights(tmp_path / "old" / "artifacts" / "claims.key") == 0o600
+
+
+def _rights(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_putting_and_removing_at_once_never_loses_what_was_put_last(artifacts: ArtifactStore) -> None:

@@ -164,6 +164,58 @@ def test_a_database_of_another_encoding_or_without_rights_says_what_to_do(postgr
         migrate(url.replace("surefoot:", f"{guest}:"))
 
 
+def test_a_database_that_lost_a_right_a_table_or_its_writes_is_an_outage_with_the_way_out(
+    postgres: PostgresServer,
+) -> None:
+    """Waiting helps: what is claimed then goes on as after a restart, and nothing fails as a fault of ours."""
+    user, owner = f"worker_{uuid.uuid4().hex[:8]}", postgres.fresh()
+    Ledger(owner)
+    url = owner.replace("surefoot:", f"{user}:")
+    rights = f"SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO {user}; GRANT USAGE ON ALL SEQUENCES "
+    with psycopg.connect(owner, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {user} LOGIN PASSWORD '{PASSWORD}'".encode())
+        connection.execute(f"GRANT {rights} IN SCHEMA public TO {user}".encode())
+        Ledger(url).check(writing=True)
+        changes = (
+            (
+                f"REVOKE UPDATE ON chain_sums FROM {user}",
+                f"GRANT UPDATE ON chain_sums TO {user}",
+                r"permission denied.*\(give this user SELECT, INSERT and UPDATE",
+            ),
+            (
+                f"ALTER ROLE {user} SET default_transaction_read_only = on",
+                f"ALTER ROLE {user} RESET default_transaction_read_only",
+                r"read-only transaction \(it takes no writes: end",
+            ),
+            (
+                "ALTER TABLE effects RENAME TO gone",
+                "ALTER TABLE gone RENAME TO effects",
+                r"does not exist .*\(restore its tables from a backup",
+            ),
+        )
+        for number, (lose, regain, said) in enumerate(changes):
+            connection.execute(lose.encode())
+            ledger = Ledger(url)  # a role's settings are read when it connects
+            with pytest.raises(LedgerUnavailable, match=said):
+                ledger.check(writing=True)
+            with pytest.raises(LedgerUnavailable, match=said):
+                ledger.open(intent(number))
+            connection.execute(regain.encode())
+            assert Ledger(url).open(intent(number)).how is OpenedAs.NEW
+
+
+def test_a_file_that_lost_a_table_says_so(sqlite_url: str) -> None:
+    ledger = Ledger(sqlite_url)
+    engine = open_database(sqlite_url)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("ALTER TABLE runs RENAME TO gone")
+        connection.commit()
+    ledger.check(writing=False)
+    with pytest.raises(LedgerUnavailable, match=r"no such table: runs \(restore its tables from a backup"):
+        ledger.check(writing=True)
+    engine.dispose()
+
+
 def test_without_the_driver_the_remedy_is_named() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"

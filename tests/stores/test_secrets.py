@@ -118,6 +118,13 @@ def test_what_does_not_resolve_says_where_and_what_to_do(tmp_path: Path) -> None
     assert VALUE not in failing
 
 
+def test_a_pipe_in_a_files_place_is_refused_at_once(tmp_path: Path) -> None:
+    """Whoever waited for its writer would hang: `doctor`, and a worker's start."""
+    os.mkfifo(tmp_path / "pipe")
+    source = SecretSource(file=str(tmp_path / "pipe"))
+    assert "it is no file, but a folder, pipe or device; put the value there" in refusal(of(source))
+
+
 def test_a_name_that_is_not_configured_says_which_are() -> None:
     with pytest.raises(SecretUnresolved, match=r"none of that name \(they have TOKEN\); add \[secrets.OTHER\]"):
         of(SecretSource(env="VARIABLE")).resolve(["OTHER"])

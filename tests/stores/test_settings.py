@@ -10,6 +10,7 @@ import pytest
 
 from schemas.models import Tier
 from schemas.secrets import SecretSource
+from stores.database import shown
 from stores.settings import LogLevel, SettingsError, TelemetrySettings, load_settings, read_settings
 from tests.stores.intents import ROOT
 
@@ -61,6 +62,29 @@ def test_a_postgresql_url_may_hold_a_password_which_is_not_in_the_printed_settin
         settings = read_settings({}, {"SUREFOOT_DATABASE_URL": url}, tmp_path)
         assert settings.database_url == url
         assert "se%40cret" not in repr(settings)
+
+
+@pytest.mark.parametrize("host", ["h:abc", "[::1", "h:1,h:2", "::1", "h:65536", "h:-1"])
+def test_an_address_that_no_driver_understands_is_refused_with_what_is_allowed(tmp_path: Path, host: str) -> None:
+    with pytest.raises(SettingsError, match=r"^SUREFOOT_DATABASE_URL: must be .*one host .*brackets.*port up to"):
+        read_settings({}, {"SUREFOOT_DATABASE_URL": f"postgresql://ann@{host}/surefoot"}, tmp_path)
+
+
+@pytest.mark.parametrize("url", ["postgresql://ann@[::1]:5433/s", "postgresql://ann@/s?host=a,b&port=1,2"])
+def test_an_ipv6_address_and_several_hosts_have_their_own_spelling(tmp_path: Path, url: str) -> None:
+    assert read_settings({}, {"SUREFOOT_DATABASE_URL": url}, tmp_path).database_url == url
+    assert shown(url)
+
+
+@pytest.mark.parametrize("name", ["x#1", "x?1", "x%41"])
+def test_a_home_that_sqlite_would_read_as_another_path_is_refused(tmp_path: Path, name: str) -> None:
+    """The server of /data/x#1 kept its file under /data/x, and so did the server of /data/x#2."""
+    with pytest.raises(SettingsError, match=r"^SUREFOOT_HOME: .*choose a folder whose path holds none of % \? #"):
+        read_settings({}, {"SUREFOOT_HOME": name}, tmp_path)
+    (tmp_path / name).mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / name)
+    with pytest.raises(SettingsError, match="choose a folder"):
+        read_settings({"home": tmp_path / "linked"}, {}, tmp_path)
 
 
 def test_the_home_may_be_named_by_the_project_relative_to_it(tmp_path: Path) -> None:

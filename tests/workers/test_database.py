@@ -1,11 +1,14 @@
 """Workers and commands on a database that is PostgreSQL, is away, or belongs to a newer version."""
 
+import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from temporalio.client import Client
 
@@ -19,6 +22,7 @@ from tests.support.judging import assert_bill_equation
 from tests.support.postgres import PASSWORD, PostgresServer
 from tests.support.server import DevServer
 from tests.support.tasks import commands, plan, rehearsed_bill, rehearsed_choice, reply, task_spec, verdict, worker
+from workers.health import checks_of
 
 SCRIPT = [
     reply("plan", plan("Write out.txt")),
@@ -96,6 +100,28 @@ def test_a_database_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Pat
         assert "revision 9999" in done.stderr
         assert "SUREFOOT_DATABASE_URL" in done.stderr
         assert PASSWORD not in done.stderr
+
+
+def test_doctor_and_probes_say_that_a_database_takes_no_writes(tmp_path: Path, postgres: PostgresServer) -> None:
+    url = postgres.fresh()
+    Ledger(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        name = url.rpartition("/")[2]
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on".encode())
+    done = said_by(tmp_path, url, "client.main", "doctor")
+    assert done.returncode == EXIT_PREREQUISITE
+    assert re.search(r"fail database .*read-only transaction \(it takes no writes", done.stdout)
+
+    ledger = Ledger(url, patient=True)
+
+    async def ask() -> str | None:
+        client = await Client.connect("127.0.0.1:1", lazy=True)
+        (ledger_answers,) = checks_of(client, [], ledger)
+        return await ledger_answers()
+
+    said = asyncio.run(ask())
+    assert said is not None
+    assert "it takes no writes" in said
 
 
 def test_doctor_names_a_database_without_its_password(tmp_path: Path, postgres: PostgresServer) -> None:

@@ -1,7 +1,9 @@
 """A rolling change of workers: a task ends on the build that it began on, new tasks begin on the current one."""
 
+import asyncio
 import contextlib
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,10 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client
+from typer.testing import CliRunner
 
+from client.builds import Build, Polling, needed_builds
+from client.main import app
 from schemas.outcome import OutcomeKind
 from schemas.task import Bounds, Caps, TaskSpec
 from stores.artifacts import ArtifactStore
@@ -128,6 +133,55 @@ def test_running_tasks_finish_on_their_build_and_new_ones_begin_on_the_current_o
                 assert last.outcome.kind is OutcomeKind.FINISHED
 
     with_client(settings, change)
+
+
+def test_a_task_whose_build_is_gone_says_so_and_how_it_gets_off_it(home: DevServer) -> None:
+    settings = home.settings
+
+    def said(*command: str) -> str:
+        done = CliRunner().invoke(app, ["--home", str(settings.home), *command])
+        return done.stdout + done.stderr
+
+    async def change(client: Client) -> None:
+        deployment = Deployment(settings, client)
+        with build(settings, "build-b"):
+            waiting = await start(client, settings, quick(settings))
+            told = await asyncio.to_thread(said, "show", waiting.id)
+            assert (
+                "only build build-b of surefoot polls surefoot, and new tasks begin on no build yet: temporal" in told
+            )
+            command = "set-current-version --address .* --deployment-name surefoot --build-id build-b"
+            assert re.search(command, told)
+            assert re.search(command, await asyncio.to_thread(said, "doctor"))
+            deployment.make_current("build-b")
+            assert (await ended(waiting)).outcome.kind is OutcomeKind.FINISHED
+            pinned = await start(client, settings, patient(settings))
+            await happened(lambda: list(settings.workspaces_dir.glob("*/files/tries")))
+            assert "build      build build-b of surefoot polls" in await asyncio.to_thread(said, "doctor")
+            async with asyncio.timeout(60):  # Temporal's lists come late
+                while await needed_builds(client, "surefoot") != {Build(NAME, "build-b"): 1}:  # noqa: ASYNC110 (nobody tells)
+                    await asyncio.sleep(0.1)
+            assert await needed_builds(client, "another") == {}
+        override = f"update-options --address .* --workflow-id {pinned.id} --versioning-override-behavior auto_upgrade"
+        for verb in ("show", "pause"):
+            told = await asyncio.to_thread(said, verb, pinned.id)
+            assert "no worker of build build-b of surefoot answers for it, and it stays on that build" in told
+            assert re.search(override, told)
+
+    with_client(settings, change)
+
+
+def test_which_builds_do_not_fit_what_tasks_need() -> None:
+    one, two = Build("surefoot", "1"), Build("surefoot", "2")
+
+    def by(*builds: Build, unversioned: bool = False, current: Build | None = None) -> Build | None:
+        return Polling("q", unversioned, frozenset(builds), current).waiting_to_be_current
+
+    assert by() is None
+    assert by(one, two) == two
+    assert by(one, two, current=one) is None
+    assert by(two, current=one) == two
+    assert by(one, unversioned=True) is None, "new tasks begin there"
 
 
 def test_a_host_of_workspaces_may_stay_unversioned(home: DevServer) -> None:
