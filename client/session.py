@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 
-from client.embedded import ensure_running, server_of
+from client.embedded import ensure_running, server_of, supervisor_of
 from client.problems import PrerequisiteError
 from client.tasks import Tasks
 from client.views import NOT_RUNNING
@@ -67,15 +67,21 @@ def wake_embedded(settings: Settings) -> None:
 
     Raises PrerequisiteError where nothing was ever started, or it does not come up.
     """
-    if _answers(settings):
+    if answers(settings):
         return
     say("the embedded server is not running; starting it, without a worker (`surefoot up` starts one)")
     ensure_running(settings, worker=False)  # looking at tasks does not set them going again
 
 
-def _answers(settings: Settings) -> bool:
-    """Whether there is a server to ask. Raises PrerequisiteError where nothing was ever started."""
+def answers(settings: Settings) -> bool:
+    """Whether there is a server to ask; one that its supervisor is starting again is waited for.
+
+    Raises PrerequisiteError where nothing was ever started, or it does not come back.
+    """
     if names_own_server() or server_of(settings):
+        return True
+    if supervisor_of(settings):
+        ensure_running(settings, worker=False)
         return True
     if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
         raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")
@@ -88,7 +94,7 @@ def with_records(settings: Settings, work: Callable[[Records], Awaitable[Value]]
     Where the embedded server does not run, that is said, and there are only the ledger and the archive. Raises as
     ``with_session``; PrerequisiteError where nothing was ever started.
     """
-    if _answers(settings):
+    if answers(settings):
         return with_session(settings, work)
     say(f"{NOT_RUNNING}. This is from the ledger and the archive")
 
