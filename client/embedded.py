@@ -74,8 +74,14 @@ def wake_embedded(settings: Settings) -> None:
 
 
 def server_answers(settings: Settings) -> bool:
-    """Whether there is a server to ask. Raises PrerequisiteError where nothing was ever started."""
+    """Whether there is a server to ask; one that its supervisor is starting again is waited for.
+
+    Raises PrerequisiteError where nothing was ever started, or it does not come back.
+    """
     if names_own_server() or server_of(settings):
+        return True
+    if supervisor_of(settings):
+        ensure_running(settings, worker=False)
         return True
     if not (settings.temporal_db.exists() or settings.archive_dir.exists()):
         raise PrerequisiteError(f"no server has run for {settings.home} yet; start one with `surefoot up`")

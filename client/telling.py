@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from client.problems import BadInput
+from client.embedded import server_answers
+from client.problems import BadInput, PrerequisiteError
 from client.session import Session, with_session
 from client.streams import say
 from client.tasks import Tasks
+from client.views import NOT_RUNNING
 from schemas.messages import Note, SignalName
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_VERIFIED
 from schemas.state import AgentState, EventKind, Ref
@@ -48,6 +50,8 @@ def tell(settings: Settings, task_id: str, name: SignalName, text: str, by: str 
     Raises BadInput, before anything is started or sent, for a message that no task can take.
     """
     note = compose(name, text, by)
+    if not server_answers(settings):
+        raise PrerequisiteError(NOT_RUNNING)
 
     async def work(session: Session) -> int:
         answer = await deliver(session.tasks, task_id, name, note)
