@@ -7,7 +7,6 @@ from schemas.errors import SurefootError
 from stores.own_server import names_own_server
 from stores.settings import Settings, SettingsError, load_settings
 from stores.task_ids import file_of, task_ids
-from stores.temporal import ServerUnreachable
 
 OFFERED = 100
 PATIENCE_SECONDS = 2
@@ -51,6 +50,7 @@ def _running(settings: Settings) -> list[str]:
     from client.embedded import server_of
     from client.session import open_client
     from schemas.contract import TASK_WORKFLOW
+    from stores.temporal import ServerUnreachable
 
     if not names_own_server() and server_of(settings) is None:
         return []

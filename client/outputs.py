@@ -15,7 +15,7 @@ from client.tasks import LEDGER_AWAY
 from client.views import TaskView
 from schemas.actions import Observation, headline
 from schemas.checks import CheckResult, RequirementState
-from schemas.effects import CallReceipt, EffectKind
+from schemas.effects import CallRecord, EffectKind
 from schemas.lenient import read_reply
 from schemas.outcome import EXIT_VERIFIED
 from schemas.state import Event, EventKind, Ref
@@ -128,9 +128,11 @@ class _Outputs:
             return ()
 
     def _of_call(self, name: str, row: EffectRow) -> Found | None:
-        receipt = read_reply(CallReceipt, row.outcome_json).value
+        record = read_reply(CallRecord, row.outcome_json).value
         about = f"reply of the model to {row.name}, effect {name}"
-        return self._text(about, receipt.raw) if receipt and receipt.raw else None
+        if record and record.text:
+            return Found(about, record.text)
+        return self._text(about, record.raw) if record and record.raw else None
 
     def _of_observation(self, seen: Observation) -> Found:
         about = f"output of {headline(seen)}"

@@ -63,7 +63,7 @@ def bound_stores(settings: Settings, ledger: Ledger, artifacts: ArtifactStore) -
     Raises StoresDiffer where the ledger belongs to another artifact store, StorageUnavailable, LedgerUnavailable.
     """
     if ledger.stores()[1] is None:
-        write_once(artifacts.root / KEY_FILE, secrets.token_bytes(KEY_BYTES))
+        write_once(artifacts.root / KEY_FILE, secrets.token_bytes(KEY_BYTES), private=True)
         ledger.stores(_fingerprint(artifacts))
     return known_stores(settings, ledger, artifacts)
 

@@ -23,6 +23,8 @@ from client.embedded import worker_of
 from schemas.outcome import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_PREREQUISITE, EXIT_STOPPED, EXIT_VERIFIED
 from schemas.state import Event
 from stores.artifacts import ArtifactStore
+from stores.identity import bound_stores
+from stores.ledger import Ledger
 from stores.settings import Settings
 from tests.client.scenario_files import HEAD, SCRIPT, rehearsed_scenario, write_scenario
 from tests.support.command_line import Surefoot, command_line
@@ -249,6 +251,7 @@ def test_gc_keeps_what_a_prepared_input_needs_for_a_month_and_what_a_schedules_i
     with command_line(settings_of(tmp_path / "home")) as surefoot:
         settings = surefoot.settings
         assert surefoot("up", "--no-worker")[0] == EXIT_VERIFIED
+        bound_stores(settings, Ledger(settings.database_url), ArtifactStore(settings.artifacts_dir))  # as a worker does
         code, out, err = surefoot.ask("scenario", "input", str(rehearsed_scenario(tmp_path, "true")))
         assert code == EXIT_VERIFIED
         assert "keeps them for 30 days" in err

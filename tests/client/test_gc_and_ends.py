@@ -15,6 +15,8 @@ from schemas.contract import TASK_WORKFLOW
 from schemas.outcome import EXIT_PREREQUISITE, EXIT_VERIFIED
 from schemas.state import TaskInput
 from stores.artifacts import ArtifactStore
+from stores.identity import bound_stores
+from stores.ledger import Ledger
 from stores.settings import Settings
 from stores.temporal import data_converter
 from tests.client.scenario_files import rehearsed_scenario
@@ -121,6 +123,7 @@ def test_gc_removes_nothing_where_a_codec_hides_what_a_history_refers_to(tmp_pat
         task_id = asyncio.run(encrypted_task(server))
         settings = server.settings
         artifacts = ArtifactStore(settings.artifacts_dir)
+        bound_stores(settings, Ledger(settings.database_url), artifacts)  # as a worker does
         artifacts.put_bytes(b"garbage, perhaps")
         age_everything(settings)
         before = artifacts.names()

@@ -107,7 +107,7 @@ def test_a_call_that_is_tried_again_says_how_often_and_why(
 def test_a_pause_that_waits_for_a_call_says_so(server: DevServer) -> None:
     async def test(running: Running) -> tuple[Summary, str]:
         handle = await running.start()
-        await until(handle, lambda state: state.workspace is not None)
+        await until(handle, lambda state: state.reserved.model_calls == 1)  # the first request is under way
         await signal(handle, "pause", by="ann", text="lunch")
         await until(handle, lambda state: state.paused_by is not None)
         session = await open_session(server.settings)

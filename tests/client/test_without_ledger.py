@@ -50,8 +50,10 @@ def submitted(settings: Settings) -> str:
     return run(go())
 
 
-def test_a_task_is_told_shown_and_listed_without_the_ledger(away: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    task_id = submitted(away)
+def test_a_task_is_told_shown_and_listed_without_the_ledger(
+    served: Settings, away: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task_id = submitted(served)
     for name, answer in ((SignalName.PAUSE, "paused"), (SignalName.RESUME, "resumed"), (SignalName.STEER, "the next")):
         assert telling.tell(away, task_id, name, "lunch", "ann", as_json=False) == EXIT_VERIFIED
         assert answer in capsys.readouterr().out

@@ -212,8 +212,3 @@ def test_the_keys_of_tiers_are_known_by_whatever_name(tmp_path: Path) -> None:
     (home / "config.toml").write_text('[tiers.judge]\nmodel = "openai/x"\napi_key_env = "MINE"\n')
     secrets = worker_secrets(read_settings({"home": home}, {}, tmp_path), {"MINE": VALUE})
     assert secrets.mask(VALUE) == label("MINE")
-
-
-def test_a_pipe_is_no_file_of_a_secret(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert "pipe is no regular file; put the value into one" in refusal(of(SecretSource(file=str(tmp_path / "pipe"))))

@@ -11,6 +11,7 @@ from temporalio.worker import Worker
 from stores.settings import load_settings
 from stores.temporal import connect, register_search_attributes
 from stores.tracing import stop_tracing
+from workers.belonging import BelongingInterceptor
 from workers.logs import log_json
 from workers.main import make_parts
 from workers.roles import home_activities, workspace_workers
@@ -31,7 +32,7 @@ async def main() -> None:
         workflows=[AgentTask],
         activities=home_activities(settings, parts),
         max_cached_workflows=0,
-        interceptors=agent_spans(),
+        interceptors=[BelongingInterceptor(parts.ledger), *agent_spans()],
     )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
