@@ -32,6 +32,7 @@ MODELS = [
 WITH_KEYS = ["gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "xai/grok-4.3"]
 ASK_LITELLM = """
 import json, sys
+from activities.model.litellm_gateway import load
 models, with_keys = json.loads(sys.argv[1])
 litellm = load()
 infos = {model: litellm.get_model_info(model) for model in models}
