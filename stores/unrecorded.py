@@ -78,8 +78,7 @@ class Unrecorded:
         handle = self._client.get_workflow_handle(item.id, run_id=item.run_id)
         try:
             described = await handle.describe()
-            latest = await self._client.get_workflow_handle(item.id).describe()
-            if latest.run_id != item.run_id and _chain(latest) == _chain(described):
+            if described.raw_description.workflow_extended_info.reset_run_id:
                 return False  # a reset has ended this run; its chain went on
             state = await self._state(handle)
             summary = await self._summary(handle) if state is not None else None
