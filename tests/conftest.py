@@ -7,7 +7,6 @@ import pytest
 from tests.support.postgres import PostgresServer, running_postgres
 from tests.support.server import DevServer, running_server
 
-
 # files that take minutes: begun last, they would keep one process busy while the other ones have nothing left to do
 LONGEST = ("test_outages.py", "test_image.py", "test_long_run.py", "test_restart.py", "test_stores.py")
 
