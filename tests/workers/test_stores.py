@@ -105,6 +105,7 @@ def test_a_worker_of_another_home_is_refused_and_the_first_goes_on(server: DevSe
         assert with_client(ours, lambda client: client.count_workflows()).count == 1, "nothing was submitted"
 
 
+@pytest.mark.slow
 def test_workers_of_the_same_stores_work_side_by_side(server: DevServer) -> None:
     ours = settings_of(server.settings.home, queue_prefix="beside")
     with worker(ours) as first, worker(ours, "--role", "home") as second, worker(ours, "--role", "workspace") as third:
@@ -117,6 +118,7 @@ def test_workers_of_the_same_stores_work_side_by_side(server: DevServer) -> None
         assert third.alive
 
 
+@pytest.mark.slow
 def test_a_ledger_is_used_with_its_own_artifacts_only(
     server: DevServer, tmp_path: Path, postgres: PostgresServer
 ) -> None:
@@ -150,6 +152,7 @@ def test_a_ledger_is_used_with_its_own_artifacts_only(
         pass
 
 
+@pytest.mark.slow
 def test_of_workers_that_start_together_those_of_one_store_go_on(server: DevServer, tmp_path: Path) -> None:
     """Neither sees the other before both poll; here the other one comes to poll a moment later."""
     ours = settings_of(server.settings.home, queue_prefix="together")
