@@ -1,7 +1,6 @@
 """The artifact store: texts and blobs on disk under their SHA-256."""
 
 import contextlib
-import functools
 import hashlib
 import os
 import re
@@ -23,8 +22,6 @@ ROOM_SECONDS = 1.0
 PATIENCE_SECONDS = 40.0
 """How long such a result waits for room in a worker; the ledger's patience may follow within the same attempt."""
 RETRY_SECONDS = 0.5
-READ_AGAIN, READ_AGAIN_BYTES = 200, 20_000
-"""How many artifacts are remembered that were read, and of what size: every call of a step reads the same few."""
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -53,7 +50,6 @@ class ArtifactStore:
         self._max_bytes = max_bytes
         self._patience_seconds = patience_seconds
         self._room_until = 0.0
-        self._read_again = functools.lru_cache(READ_AGAIN)(self._read)
 
     def path(self, sha256: str) -> Path:
         """Return where the artifact of that hash is, or would be."""
@@ -124,9 +120,7 @@ class ArtifactStore:
 
     def get_bytes(self, ref: BlobRef | TextRef) -> bytes:
         """Return the bytes. Raises ArtifactMissing, also where the file is damaged."""
-        return (self._read_again if ref.size_bytes <= READ_AGAIN_BYTES else self._read)(ref.sha256)
-
-    def _read(self, sha256: str) -> bytes:
+        sha256 = ref.sha256
         path = self.path(sha256)
         try:
             data = path.read_bytes()
