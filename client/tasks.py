@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import TypeVar
 
 from temporalio.client import (
@@ -10,8 +9,6 @@ from temporalio.client import (
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowFailureError,
-    WorkflowQueryFailedError,
-    WorkflowQueryRejectedError,
 )
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
@@ -40,11 +37,10 @@ from stores.artifacts import ArtifactStore
 from stores.database import DatabaseRefused
 from stores.ledger import Ledger
 from stores.records import EffectRow, RunRow, UnendedChain, UnsettledEffect
-from stores.unrecorded import NO_ANSWER
+from stores.unrecorded import answer_of
 
 Reply = TypeVar("Reply", AgentState, Summary)
 
-QUERY_TIMEOUT = timedelta(seconds=5)
 LEDGER_AWAY = (LedgerUnavailable, DatabaseRefused)
 """What the ledger raises where it cannot be read: whatever Temporal says of a task is told without it."""
 
@@ -177,15 +173,8 @@ class Tasks:
     async def _query(self, task_id: str, name: str, kind: type[Reply]) -> Read[Reply] | None:
         """Return what the task answers, or None where nobody answers for it."""
         handle = self._client.get_workflow_handle(task_id)
-        try:
-            raw: RawValue = await handle.query(name, result_type=RawValue, rpc_timeout=QUERY_TIMEOUT)
-            return read_reply(kind, raw.payload.data)
-        except (WorkflowQueryFailedError, WorkflowQueryRejectedError):
-            return None
-        except RPCError as error:
-            if error.status in NO_ANSWER:
-                return None
-            raise
+        data = await answer_of(handle, name)
+        return None if data is None else read_reply(kind, data)
 
     async def _ended(self, described: WorkflowExecutionDescription, row: RunRow | None, unread: str) -> TaskView:
         handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=RawValue)

@@ -124,15 +124,15 @@ class Unrecorded:
         log.warning("nobody answers for the ended %s: Temporal's history of it is kept in the archive", described.id)
 
     async def _state(self, handle: "WorkflowHandle[Any, Any]") -> AgentState | None:
-        data = await _answer(handle, STATE_QUERY)
+        data = await answer_of(handle, STATE_QUERY)
         return None if data is None else read_reply(AgentState, data).value
 
     async def _summary(self, handle: "WorkflowHandle[Any, Any]") -> Summary | None:
-        data = await _answer(handle, SUMMARY_QUERY)
+        data = await answer_of(handle, SUMMARY_QUERY)
         return None if data is None else read_reply(Summary, data).value
 
 
-async def _answer(handle: "WorkflowHandle[Any, Any]", name: str) -> bytes | None:
+async def answer_of(handle: "WorkflowHandle[Any, Any]", name: str) -> bytes | None:
     """Return what a worker answers for a run, None where none does."""
     timeout = timedelta(seconds=QUERY_TIMEOUT_SECONDS)
     try:
